@@ -178,6 +178,15 @@ std::string CsvTable::Misspelled(const std::vector<std::string>& wanted, const s
   return nearest.empty() ? "" : names[at[static_cast<std::size_t>(found - near.begin())]];
 }
 
+std::string CsvTable::MisspelledText(const std::vector<std::string>& wanted, const std::vector<int>& columns) const {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::string near = columns[i] < 0 ? Misspelled(wanted, columns, i) : "";
+    if (near.empty() || (!wanted[i].starts_with("qpos[") && near.find('[') == std::string::npos)) continue;
+    return fmt::format("{}:{}: column '{}' is none of the model, did you mean '{}'?", path, header, near, wanted[i]);
+  }
+  return "";
+}
+
 CsvTable ReadTable(const std::string& path) {
   CsvTable table;
   table.path = path;

@@ -28,6 +28,10 @@ struct CsvTable {
   /// A column that none of `names` takes and whose name is near to that of names[i], which has none: misspelled, most
   /// likely. "" without one.
   std::string Misspelled(const std::vector<std::string>& names, const std::vector<int>& columns, std::size_t i) const;
+
+  /// The first such column, its place and what was meant, in a sentence; "" without one. Only a position's name may
+  /// lack its "qpos[…]".
+  std::string MisspelledText(const std::vector<std::string>& names, const std::vector<int>& columns) const;
 };
 
 /// @param path  a file, or a saved run's folder, whose trajectory.csv is taken.

@@ -163,12 +163,8 @@ class MotionFile {
     for (const auto& more : {ControlNames(m_), SensorNames(m_)}) names.insert(names.end(), more.begin(), more.end());
     std::vector<int> columns = Exact(names);
     for (std::size_t i = 0; i < state; ++i) columns[i] = state_[i];
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      const std::string near = columns[i] < 0 ? table_.Misspelled(names, columns, i) : "";
-      if (near.empty() || (!names[i].starts_with("qpos[") && near.find('[') == std::string::npos)) continue;
-      throw Error(ErrorCode::kParse, fmt::format("{}:{}: column '{}' is none of the model, did you mean '{}'?",
-                                                 table_.path, table_.header, near, names[i]));
-    }
+    const std::string text = table_.MisspelledText(names, columns);
+    if (!text.empty()) throw Error(ErrorCode::kParse, text);
   }
 
   // how a task file names a joint: "joint 0" of several entries without a name, an index where its name is none there;

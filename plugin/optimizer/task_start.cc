@@ -53,12 +53,8 @@ void SetFromFile(const XmlElement& element, const std::string& path, const mjMod
     any = true;
     if (std::isnan((*x)[i])) element.Fail(fmt::format("{}: the cell in column {} is empty or nan", place, column + 1));
   }
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::string near = columns[i] < 0 ? table.Misspelled(names, columns, i) : "";
-    if (near.empty() || (!names[i].starts_with("qpos[") && near.find('[') == std::string::npos)) continue;
-    element.Fail(fmt::format("file: {}:{}: column '{}' is none of the model, did you mean '{}'?", table.path,
-                             table.header, near, names[i]));
-  }
+  const std::string misspelled = table.MisspelledText(names, columns);
+  if (!misspelled.empty()) element.Fail("file: " + misspelled);
   if (!any) {
     element.Fail(fmt::format("file: {} has no column of the state, such as {}", table.path,
                              JoinWords({names.begin(), names.begin() + std::min<std::ptrdiff_t>(2, model->nq)}, "or")));
