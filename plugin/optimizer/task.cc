@@ -113,7 +113,7 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
                   "exploration", "seed"});
   constrained->tolerance = element->PositiveNumber("violation").value_or(constrained->tolerance);
   options.type = element->Word("type", {"ilqr", "fddp"}).value_or(0) == 1 ? SolverType::kFddp : SolverType::kIlqr;
-  options.second_order = element->Word("second_order", {"false", "true"}).value_or(0) == 1;
+  options.second_order = element->Flag("second_order", false);
   if (options.second_order && options.type != SolverType::kFddp) {
     element->Fail("second_order is for type=\"fddp\", the type is " + std::string(ToString(options.type)));
   }
@@ -130,7 +130,7 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
   if (options.cost_unit < 0)
     element->Fail(
         fmt::format("cost_unit is {:g}, expected above 0, or 0: measured along the guess", options.cost_unit));
-  options.leave_saddles = element->Word("leave_saddles", {"true", "false"}).value_or(0) == 0;
+  options.leave_saddles = element->Flag("leave_saddles", true);
   constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
   options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
   return options;
@@ -249,10 +249,10 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(options.seed)));
   options.after_stall = element->Word("from", {"guess", "stall"}).value_or(0) == 1;
   options.race = element->WholeNumber("race", 0).value_or(options.race);
-  options.touch = element->Word("touch", {"false", "true"}).value_or(1) == 1;
-  options.detour = element->Word("detour", {"false", "true"}).value_or(1) == 1;
-  options.shooting = element->Word("shooting", {"false", "true"}).value_or(1) == 1;
-  options.back = element->Word("back", {"false", "true"}).value_or(1) == 1;
+  options.touch = element->Flag("touch", true);
+  options.detour = element->Flag("detour", true);
+  options.shooting = element->Flag("shooting", true);
+  options.back = element->Flag("back", true);
   if (element->Has("race") && !options.after_stall)
     element->Fail("race is of from=\"stall\" alone: rounds from the guess begin with solves side by side anyway");
   return options;

@@ -28,8 +28,8 @@ MpcOptions ReadMpc(const XmlElement* element) {
   }
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.fallback = kMpcFallbacks[element->Word("fallback", MpcFallbackWords()).value_or(0)];
-  options.compensate = element->Word("compensate", {"true", "false"}).value_or(0) == 0;
-  options.feedback = element->Word("feedback", {"true", "false"}).value_or(0) == 0;
+  options.compensate = element->Flag("compensate", true);
+  options.feedback = element->Flag("feedback", true);
   return options;
 }
 

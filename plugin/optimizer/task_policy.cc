@@ -38,7 +38,7 @@ void ReadObservation(const XmlElement& element, const Task& task, PolicyOptions*
   const std::string kind = OneOf(element, {"qpos", "qvel", "act", "sensor", "clock"});
   const double scale = element.Number("scale").value_or(1);
   if (scale == 0) element.Fail("scale is 0: nothing would be seen");
-  const bool angle = element.Word("angle", {"false", "true"}).value_or(0) == 1;
+  const bool angle = element.Flag("angle", false);
   if (angle && kind != "qpos") element.Fail("angle belongs to qpos: it shows cosine and sine of hinges");
   if (kind == "clock") {
     options->observations.push_back(

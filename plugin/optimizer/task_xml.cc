@@ -186,6 +186,10 @@ std::optional<int> XmlElement::Word(const char* attribute, const std::vector<std
   return static_cast<int>(found - words.begin());
 }
 
+bool XmlElement::Flag(const char* attribute, bool otherwise) const {
+  return Word(attribute, {"true", "false"}).value_or(otherwise ? 0 : 1) == 0;
+}
+
 std::vector<std::pair<std::string, std::string>> XmlElement::Attributes() const {
   std::vector<std::pair<std::string, std::string>> attributes;
   for (const pugi::xml_attribute& attribute : node_.attributes())

@@ -67,6 +67,7 @@ class XmlElement {
   std::optional<VectorXd> Numbers(const char* attribute) const;  ///< at least one, all finite
   std::optional<int> Word(const char* attribute,
                           const std::vector<std::string>& words) const;  ///< its place in the list
+  bool Flag(const char* attribute, bool otherwise) const;                ///< true or false
 
   /// Reads numbers out of a piece of an attribute's text.
   VectorXd ParseNumbers(const char* attribute, const std::string& text) const;
