@@ -11,8 +11,8 @@
 
 namespace costate {
 
-/// The problem's own cost and more, of positions alone, which is no sum of squares within its residuals. Records and
-/// terms are those of the own one.
+/// The problem's own cost and more, of x and u alone, which is no sum of squares within its residuals. Records are
+/// those of the own one, and terms unless it says otherwise.
 class AddedCost : public Cost {
  public:
   /// @param own  must outlive it.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "optimizer/cost_terms.h"
 #include "optimizer/free_start.h"
 
 namespace costate {
@@ -48,7 +49,7 @@ Force WorstForce(const ForceLimits& forces, const Trajectory& motion) {
 }  // namespace
 
 ForceCost::ForceCost(const Cost& cost, const ForceLimits& forces, double weight, double part)
-    : cost_(cost), forces_(forces), weight_(weight), part_(part) {}
+    : AddedCost(cost), forces_(forces), weight_(weight), part_(part) {}
 
 // how far beyond its part of the limits, in the unit of the force
 double ForceCost::Beyond(const ForceLimits::Drive& d, const KnotView& knot) const {
@@ -57,7 +58,7 @@ double ForceCost::Beyond(const ForceLimits::Drive& d, const KnotView& knot) cons
 }
 
 double ForceCost::Value(const KnotView& knot) const {
-  double l = cost_.Value(knot);
+  double l = own().Value(knot);
   if (knot.t == knot.N) return l;
   for (const ForceLimits::Drive& d : forces_.drives()) {
     const double beyond = Beyond(d, knot) / Half(d);
@@ -67,7 +68,7 @@ double ForceCost::Value(const KnotView& knot) const {
 }
 
 void ForceCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
-  cost_.Expand(knot, C, D, out);
+  own().Expand(knot, C, D, out);
   if (knot.t == knot.N) return;
   for (const ForceLimits::Drive& d : forces_.drives()) {
     const double force = Beyond(d, knot), w = weight_ * knot.dt / (Half(d) * Half(d));
@@ -86,7 +87,7 @@ void ForceCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
 }
 
 void ForceCost::Gradient(const KnotView& knot, KnotGradient* out) const {
-  cost_.Gradient(knot, out);
+  own().Gradient(knot, out);
   if (knot.t == knot.N) return;
   for (const ForceLimits::Drive& d : forces_.drives()) {
     const double slope = weight_ * knot.dt * Beyond(d, knot) / (Half(d) * Half(d));
@@ -97,14 +98,10 @@ void ForceCost::Gradient(const KnotView& knot, KnotGradient* out) const {
 }
 
 std::vector<CostTermValue> ForceCost::Terms(const Trajectory& trajectory) const {
-  std::vector<CostTermValue> terms = cost_.Terms(trajectory);
+  std::vector<CostTermValue> terms = own().Terms(trajectory);
   const double dt = ControlInterval(trajectory);
-  terms.push_back({"forces", TotalCost(*this, trajectory, dt) - TotalCost(cost_, trajectory, dt)});
+  terms.push_back({"forces", TotalCost(*this, trajectory, dt) - TotalCost(own(), trajectory, dt)});
   return terms;
-}
-
-void ForceCost::Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const {
-  record->cost = TotalCost(cost_, trajectory, dt);
 }
 
 namespace {

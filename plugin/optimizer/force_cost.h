@@ -8,12 +8,13 @@
 #include <functional>
 #include <vector>
 
+#include "optimizer/added_cost.h"
 #include "optimizer/force_limits.h"
 
 namespace costate {
 
 /// A cost and one of forces beyond a part of their limits, as they were without these: (I6) of README.md.
-class ForceCost final : public Cost {
+class ForceCost final : public AddedCost {
  public:
   /// What both must outlive. @param weight  a second, of a force as far again from the middle of its limits: half of
   /// it.
@@ -22,16 +23,11 @@ class ForceCost final : public Cost {
   double Value(const KnotView& knot) const override;
   void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const override;
   void Gradient(const KnotView& knot, KnotGradient* out) const override;
-  bool NeedsSensors() const override { return cost_.NeedsSensors(); }
-  double LowerBound(int t) const override { return cost_.LowerBound(t); }
-  void MarkSensors(std::vector<char>* read) const override { cost_.MarkSensors(read); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
-  void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 
  private:
   double Beyond(const ForceLimits::Drive& d, const KnotView& knot) const;
 
-  const Cost& cost_;
   const ForceLimits& forces_;
   double weight_, part_;
 };
