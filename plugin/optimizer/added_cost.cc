@@ -7,6 +7,13 @@
 
 namespace costate {
 
+void AddSquare(double w, const Vec3& r, const JacobianRows& J, CostExpansion* out) {
+  const Eigen::Index nv = J.cols();
+  out->l += 0.5 * w * r.squaredNorm();
+  out->lx.head(nv) += w * J.transpose() * r;
+  out->lxx.topLeftCorner(nv, nv) += w * J.transpose() * J;
+}
+
 void PutThere(const mjModel* model, ConstVectorRef x, mjData* data) {
   std::copy_n(x.data(), model->nq, data->qpos);
   mj_kinematics(model, data);

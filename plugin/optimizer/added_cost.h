@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include "derivative/spatial.h"
+
 namespace costate {
 
 /// The problem's own cost and more, of x and u alone, which is no sum of squares within its residuals. Records are
@@ -32,6 +34,12 @@ class AddedCost : public Cost {
  private:
   const Cost& own_;
 };
+
+/// Of a point by the tangent's positions, as mj_jac writes it.
+using JacobianRows = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// ½ w ‖r‖² with dr = J dq, by Gauss–Newton.
+void AddSquare(double w, const Vec3& r, const JacobianRows& J, CostExpansion* out);
 
 /// Places of bodies at x: what mj_jac needs.
 void PutThere(const mjModel* model, ConstVectorRef x, mjData* data);

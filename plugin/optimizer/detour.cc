@@ -4,18 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
 
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
+#include "optimizer/go_on.h"
 #include "optimizer/via_cost.h"
 
 namespace costate {
 namespace {
-
-using Rows = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;
 
 constexpr int kSides = 4, kTries = 5, kViaIterations = 25;
 constexpr double kViaWeight = 1, kMoreViaWeight = 3;  // κ of (B4), and times what behind a way that did not lead round
@@ -125,7 +125,7 @@ std::vector<Side> FindSides(const Problem& problem, const Block& block, const Tr
   };
   const Vec3 along = place(block.knots.back().first + 1) - place(block.knots.front().first - 1);
   PutThere(m, motion.X.col(t), d);
-  Rows J(3, m->nv);
+  JacobianRows J(3, m->nv);
   mj_jac(m, d, J.data(), nullptr, d->geom_xpos + 3 * geom, m->geom_bodyid[geom]);
   std::vector<Side> sides;
   for (int i = 0; i < 6; ++i) {
@@ -218,11 +218,7 @@ SolveResult SolveAround(const Problem& problem, const Detour& detour, const Ilqr
   const Passage& passage = *detour.passage;
   IlqrOptions options = given;
   int iterations = 0;
-  bool over = false;
-  const auto go_on = [&](const IterationRecord& record) {
-    over = over || (callback && !callback(record));
-    return !over;
-  };
+  GoOn go_on(callback);
   const DataPtr data = MakeData(problem.model);
   const EngineGuard guard(data.get());
   Trajectory motion = passage.motion;
@@ -258,15 +254,15 @@ SolveResult SolveAround(const Problem& problem, const Detour& detour, const Ilqr
     const ViaCost cost(led, all);
     led.cost = &cost;
     options.iterations = std::min(kViaIterations, given.iterations - iterations - 1);
-    if (over || options.iterations < 1) break;
-    SolveResult there = Solve(led, {{}, motion.U}, options, go_on, constrained);
+    if (go_on.over() || options.iterations < 1) break;
+    SolveResult there = Solve(led, {{}, motion.U}, options, std::ref(go_on), constrained);
     iterations += static_cast<int>(there.iterations.size());
     if (there.status == SolveStatus::kDiverged) break;
     motion = std::move(there.trajectory);
     if (!through) break;
   }
   options.iterations = given.iterations - iterations;
-  return Solve(problem, {{}, motion.U}, options, go_on, constrained);
+  return Solve(problem, {{}, motion.U}, options, std::ref(go_on), constrained);
 }
 
 }  // namespace costate

@@ -8,6 +8,7 @@
 #include "optimizer/control_limits.h"
 #include "optimizer/cost_terms.h"
 #include "optimizer/free_start.h"
+#include "optimizer/go_on.h"
 
 namespace costate {
 namespace {
@@ -98,7 +99,7 @@ class Near {
         near_(near),
         options_(options),
         constrained_(constrained),
-        callback_(callback),
+        go_on_(callback),
         unit_(options.cost_unit > 0 ? options.cost_unit : 1),
         dt_(problem.substeps * problem.model->opt.timestep),
         scales_(VectorXd::Ones(problem.constraints->size())) {
@@ -132,11 +133,10 @@ class Near {
   const NearSolve& near_;
   IlqrOptions options_;
   ConstrainedOptions constrained_;
-  const IterationCallback& callback_;
+  GoOn go_on_;
   const double unit_, dt_;
   VectorXd scales_;  // of each constraint's bounds
   int iterations_ = 0;
-  bool over_ = false;  // the callback's word
 };
 
 SolveResult Near::Minimize(const NearCost& cost, const MatrixXd& U, const VectorXd& x0, const IlqrOptions& given,
@@ -150,8 +150,7 @@ SolveResult Near::Minimize(const NearCost& cost, const MatrixXd& U, const Vector
   constrained.penalty_init = penalty;  // the largest is no smaller
   constrained.penalties = penalty * scales_.cwiseAbs2().cwiseInverse();
   const auto go_on = [&](const IterationRecord& record) {
-    over_ = over_ || (callback_ && !callback_(record));
-    return !over_ && !(until_kept && record.violation <= constrained.tolerance);
+    return go_on_(record) && !(until_kept && record.violation <= constrained.tolerance);
   };
   SolveResult result = Solve(problem, {{}, U}, options, go_on, constrained);
   iterations_ += static_cast<int>(result.iterations.size());
@@ -193,7 +192,7 @@ SolveResult Near::Run() {
   if (diverged || IsKept(result, constrained_) || result.violation > kTooFar || result.cost >= from.cost) return result;
   const SolveResult missed = result;
   for (std::size_t i = 1; i < near_.kicks.size() && !IsKept(result, constrained_); ++i) {
-    if (over_ || iterations_ >= options_.iterations) break;
+    if (go_on_.over() || iterations_ >= options_.iterations) break;
     result = Back(missed, near_.kicks[i]);
   }
   return result;

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
+#include "optimizer/go_on.h"
 #include "optimizer/norm.h"
 #include "optimizer/untouched.h"
 
 namespace costate {
 namespace {
-
-using Rows = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;
 
 constexpr double kFar = 100;       // [m] where distances are no longer told apart
 constexpr double kNoSlope = 1e-9;  // of a dof, in terms of the largest
@@ -159,18 +159,14 @@ void TouchCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
   mjData* d = lease.get();
   const EngineGuard guard(d);
   PutThere(m, knot.x, d);
-  Rows J = Rows::Zero(3, nv), part(3, nv);
+  JacobianRows J = JacobianRows::Zero(3, nv), part(3, nv);
   for (const int geom : touch_.hand) {
     mj_jac(m, d, part.data(), nullptr, d->geom_xpos + 3 * geom, m->geom_bodyid[geom]);
     J += part / static_cast<double>(touch_.hand.size());
   }
   mj_jac(m, d, part.data(), nullptr, d->geom_xpos + 3 * touch_.object, body);
   J -= part;
-  const double w = knot.dt * reach_;
-  const Vec3 r = Reach(d);
-  out->l += 0.5 * w * r.squaredNorm();
-  out->lx.head(nv) += w * J.transpose() * r;
-  out->lxx.topLeftCorner(nv, nv) += w * J.transpose() * J;
+  AddSquare(knot.dt * reach_, Reach(d), J, out);
   if (squeeze_ == 0) return;
   for (const int geom : touch_.hand) {
     const Distance distance = Measure(d, geom);
@@ -206,7 +202,7 @@ std::vector<TouchPlan> PlanTouches(const Problem& problem, const Trajectory& mot
       const Vec3 above = -(size + 2 * m->geom_rbound[touch.hand[0]]) * gravity.normalized();
       plans.push_back({touch, {above, here}, kSqueeze, kKeep});
     }
-    Rows J(3, m->nv);
+    JacobianRows J(3, m->nv);
     mj_jac(m, d, J.data(), nullptr, d->geom_xpos + 3 * touch.object, m->geom_bodyid[touch.object]);
     const Vec3 slope = J * untouched.slope.head(m->nv);
     touch.hand.resize(1);
@@ -222,11 +218,7 @@ SolveResult SolveTouching(const Problem& problem, const TouchPlan& plan, const T
   IlqrOptions options = given;
   MatrixXd U = motion.U;
   int iterations = 0;
-  bool over = false;
-  const auto go_on = [&](const IterationRecord& record) {
-    over = over || (callback && !callback(record));
-    return !over;
-  };
+  GoOn go_on(callback);
   for (std::size_t i = 0; i <= plan.places.size(); ++i) {
     const bool closes = i == plan.places.size();
     const TouchWeights weights{.place = plan.places[closes ? i - 1 : i],
@@ -236,14 +228,14 @@ SolveResult SolveTouching(const Problem& problem, const TouchPlan& plan, const T
     Problem led = problem;
     led.cost = &cost;
     options.iterations = std::min(kIterations, given.iterations - iterations - 1);
-    if (over || options.iterations < 1) break;
-    const SolveResult there = Solve(led, {{}, U}, options, go_on, constrained);
+    if (go_on.over() || options.iterations < 1) break;
+    const SolveResult there = Solve(led, {{}, U}, options, std::ref(go_on), constrained);
     iterations += static_cast<int>(there.iterations.size());
     if (there.status == SolveStatus::kDiverged) break;
     U = there.trajectory.U;
   }
   options.iterations = given.iterations - iterations;
-  return Solve(problem, {{}, U}, options, go_on, constrained);
+  return Solve(problem, {{}, U}, options, std::ref(go_on), constrained);
 }
 
 }  // namespace costate

@@ -5,8 +5,6 @@
 namespace costate {
 namespace {
 
-using ViaRows = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;
-
 Vec3 Miss(const mjData* d, const Via& via) { return Vec3Map(d->geom_xpos + 3 * via.geom) - via.place; }
 
 }  // namespace
@@ -31,16 +29,11 @@ void ViaCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, C
   mjData* d = lease.get();
   const EngineGuard guard(d);
   PutThere(model_, knot.x, d);
-  const int nv = model_->nv;
-  ViaRows J(3, nv);
+  JacobianRows J(3, model_->nv);
   for (auto it = begin; it != end; ++it) {
     const Via& via = it->second;
-    const Vec3 r = Miss(d, via);
-    const double w = knot.dt * via.weight;
     mj_jac(model_, d, J.data(), nullptr, d->geom_xpos + 3 * via.geom, model_->geom_bodyid[via.geom]);
-    out->l += 0.5 * w * r.squaredNorm();
-    out->lx.head(nv) += w * J.transpose() * r;
-    out->lxx.topLeftCorner(nv, nv) += w * J.transpose() * J;
+    AddSquare(knot.dt * via.weight, Miss(d, via), J, out);
   }
 }
 
