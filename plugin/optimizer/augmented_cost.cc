@@ -23,7 +23,7 @@ AugmentedScratch& ThreadAugmentedScratch(int constraint) {
 }  // namespace
 
 AugmentedCost::AugmentedCost(const mjModel* model, const Cost& cost, const ConstraintSet& constraints, int N)
-    : ndx_(Dims(model).ndx), nu_(Dims(model).nu), cost_(cost), constraints_(constraints) {
+    : ndx_(Dims(model).ndx), cost_(cost), constraints_(constraints) {
   needs_sensors_ = cost.NeedsSensors();
   rho.setOnes(constraints.size());
   residuals_.setZero(constraints.size());
@@ -74,19 +74,26 @@ double AugmentedCost::LowerBound(int t) const {
   return l;
 }
 
-std::vector<CostTermValue> AugmentedCost::Terms(const Trajectory& trajectory) const {
-  std::vector<CostTermValue> terms = cost_.Terms(trajectory);
-  const double dt = ControlInterval(trajectory);
-  VectorXd y;
+template <typename Visit>
+void AugmentedCost::ForKnots(const Trajectory& trajectory, double dt, Visit visit) const {
   for (int i = 0; i < constraints_.size(); ++i) {
-    double sum = 0;
+    VectorXd& y = ThreadAugmentedScratch(i).y;
     for (int t = 0; t <= trajectory.N(); ++t) {
       if (!constraints_[i].IsAt(t, trajectory.N())) continue;
       Shift(i, ViewKnot(trajectory, t, dt), &y);
-      sum += 0.5 * rho[i] * y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(t).squaredNorm() / rho[i];
+      visit(i, t, y);
     }
-    terms.push_back({"constraint " + constraints_[i].info().name, sum});
   }
+}
+
+std::vector<CostTermValue> AugmentedCost::Terms(const Trajectory& trajectory) const {
+  std::vector<CostTermValue> terms = cost_.Terms(trajectory);
+  const std::size_t own = terms.size();
+  for (int i = 0; i < constraints_.size(); ++i) terms.push_back({"constraint " + constraints_[i].info().name, 0});
+  ForKnots(trajectory, ControlInterval(trajectory), [&](int i, int t, const VectorXd& y) {
+    const auto at = static_cast<std::size_t>(i);
+    terms[own + at].value += 0.5 * rho[i] * y.squaredNorm() - 0.5 * lambda[at].col(t).squaredNorm() / rho[i];
+  });
   return terms;
 }
 
@@ -161,29 +168,17 @@ VectorXd AugmentedCost::Residuals(const Trajectory& trajectory, double dt) const
 void AugmentedCost::Measure(const Trajectory& trajectory, double dt) const {
   residuals_.setZero();
   unsettled_ = 0;
-  for (int i = 0; i < constraints_.size(); ++i) {
+  ForKnots(trajectory, dt, [&](int i, int t, const VectorXd& y) {
     const ConstraintInfo& info = constraints_[i].info();
-    VectorXd& y = ThreadAugmentedScratch(i).y;
-    for (int t = 0; t <= trajectory.N(); ++t) {
-      if (!constraints_[i].IsAt(t, trajectory.N())) continue;
-      Shift(i, ViewKnot(trajectory, t, dt), &y);
-      const auto l = lambda[static_cast<std::size_t>(i)].col(t);
-      unsettled_ += 0.5 * rho[i] * (y - l / rho[i]).squaredNorm();
-      for (int k = 0; k < y.size(); ++k)
-        residuals_[i] = std::max(residuals_[i], Unsettled(info, k, y[k], l[k] / rho[i]));
-    }
-  }
+    const auto l = lambda[static_cast<std::size_t>(i)].col(t);
+    unsettled_ += 0.5 * rho[i] * (y - l / rho[i]).squaredNorm();
+    for (int k = 0; k < y.size(); ++k) residuals_[i] = std::max(residuals_[i], Unsettled(info, k, y[k], l[k] / rho[i]));
+  });
 }
 
 void AugmentedCost::UpdateMultipliers(const Trajectory& trajectory, double dt) {
-  for (int i = 0; i < constraints_.size(); ++i) {
-    VectorXd& y = ThreadAugmentedScratch(i).y;
-    for (int t = 0; t <= trajectory.N(); ++t) {
-      if (!constraints_[i].IsAt(t, trajectory.N())) continue;
-      Shift(i, ViewKnot(trajectory, t, dt), &y);
-      lambda[static_cast<std::size_t>(i)].col(t) = rho[i] * y;
-    }
-  }
+  ForKnots(trajectory, dt,
+           [&](int i, int t, const VectorXd& y) { lambda[static_cast<std::size_t>(i)].col(t) = rho[i] * y; });
 }
 
 void AugmentedCost::Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const {

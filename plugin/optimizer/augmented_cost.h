@@ -55,8 +55,10 @@ class AugmentedCost final : public Cost {
   void AddStart(int i, const KnotView& knot, CostExpansion* out) const;
   void Measure(const Trajectory& trajectory, double dt) const;
   int Shift(int i, const KnotView& knot, VectorXd* y) const;  // y; how many of its entries are not zero
+  template <typename Visit>                                   // visit(i, t, y) at each knot at which a constraint is
+  void ForKnots(const Trajectory& trajectory, double dt, Visit visit) const;
 
-  int ndx_, nu_;
+  int ndx_;
   const Cost& cost_;
   const ConstraintSet& constraints_;
   bool needs_sensors_ = false;
