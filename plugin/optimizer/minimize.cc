@@ -5,9 +5,11 @@
 
 #include <Eigen/Cholesky>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <deque>
+
+#include "optimizer/lap.h"
+#include "optimizer/solver_checks.h"
 
 namespace costate {
 namespace {
@@ -27,10 +29,6 @@ constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999,
 constexpr int kIdleIterations = 3;    // iterations without progress that end the search
 constexpr double kSmallShare = 1e-3;  // of the first gradient, which one that is left at a minimum is below
 constexpr double kFlat = 100;         // or below this √tolerance of the loss
-
-using Clock = std::chrono::steady_clock;
-
-double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
 struct Secant {
   VectorXd s, y;
@@ -226,7 +224,7 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
   keep(first_norm);
   record_.cost = value_;
   record_.gradient_norm = first_norm;
-  record_.seconds_derivative = Seconds(begin);
+  record_.seconds_derivative = Lap(&begin);
   if (callback && !callback(record_, result.z)) return stop(SolveStatus::kInterrupted, "interrupted at the guess");
   const auto nothing_left = [&] { return fmt::format("of the loss nothing is left but rounding, {:.2g}", value_); };
   if (value_ >= 0 && value_ <= options_.floor) return stop(SolveStatus::kConverged, nothing_left());
@@ -273,13 +271,12 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
                         norm, norm / first_norm));
       }
     }
-    record_.seconds_rollout = Seconds(begin);
+    record_.seconds_rollout = Lap(&begin);
 
     // gradient there
-    begin = Clock::now();
     VectorXd g;
     value = Gradient(w, &g);
-    record_.seconds_derivative = Seconds(begin);
+    record_.seconds_derivative = Lap(&begin);
     if (!std::isfinite(value) || !g.allFinite()) {
       return stop(SolveStatus::kStalled, fmt::format("at iteration {} the loss or its gradient has no value{}", k,
                                                      options_.rate > 0 || adam_ ? ": the rate is too large" : ""));
@@ -319,9 +316,7 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
 }
 
 void CheckOptions(const DescentOptions& o) {
-  const auto need = [](bool good, const char* name, double value, const char* expected) {
-    if (!good) throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {:g}, expected {}", name, value, expected));
-  };
+  const OptionCheck need("descent: ");
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   need(o.rate >= 0 && std::isfinite(o.rate), "rate", o.rate, "0 (line search) or more");
   const bool searches = o.method == DescentMethod::kLbfgs || o.method == DescentMethod::kGaussNewton;
