@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <utility>
 
 #include "optimizer/lap.h"
 #include "optimizer/solver_checks.h"
@@ -76,6 +77,14 @@ class Minimizer {
   MinimizeResult Run(const VectorXd& start, const MinimizeCallback& callback);
 
  private:
+  bool Begin(const VectorXd& start, const MinimizeCallback& callback);
+  bool Iterate(int k, const MinimizeCallback& callback);
+  bool Step(int k, const VectorXd& p, VectorXd* w);
+  bool MoveTo(VectorXd w);
+  bool IsAnythingLeft();
+  bool StopIdle();
+  bool Stop(SolveStatus status, const std::string& message);
+  void Keep(double norm);
   VectorXd Clamp(const VectorXd& w) const { return w.cwiseMax(lower_).cwiseMin(upper_); }
   VectorXd ToZ(const VectorXd& w) const;
   double Value(const VectorXd& w) { return f_(ToZ(w), nullptr); }
@@ -83,7 +92,7 @@ class Minimizer {
   VectorXd Projected(const VectorXd& w, const VectorXd& g) const;
   bool Search(const VectorXd& direction, double first, VectorXd* w, double* value);
   double FirstStep(const VectorXd& direction) const;
-  bool IsSmall(double norm, double first) const;
+  bool IsSmall(double norm) const;
   VectorXd AdamStep(int k);
   bool GaussNewtonStep(const VectorXd& free, VectorXd* w, double* value);
 
@@ -96,9 +105,12 @@ class Minimizer {
   VectorXd lower_, upper_;  // these and everything below in w = z / scale
   VectorXd w_, g_;
   double value_ = 0;
+  double first_norm_ = 0;  // of the projected gradient at the guess
+  int idle_ = 0;
   std::deque<Secant> pairs_;
   VectorXd first_moment_, second_moment_;  // of Adam
   IterationRecord record_;
+  MinimizeResult result_;
 };
 
 // never beyond a bound, and on it exactly, whatever the division by its scale has rounded
@@ -135,9 +147,9 @@ double Minimizer::FirstStep(const VectorXd& direction) const {
 
 // what a minimum may leave where the loss f no longer falls by tolerance · f: with curvature c √(2 c tolerance f), c in
 // units of f or of where the search began; more is left at a kink
-bool Minimizer::IsSmall(double norm, double first) const {
+bool Minimizer::IsSmall(double norm) const {
   const double root = std::sqrt(options_.tolerance);
-  return norm <= std::max(kSmallShare, root) * first || norm <= kFlat * root * std::abs(value_);
+  return norm <= std::max(kSmallShare, root) * first_norm_ || norm <= kFlat * root * std::abs(value_);
 }
 
 // along clamp(w + alpha d): sufficient decrease (Bertsekas 1976); while no curvature is known, longer steps too
@@ -198,121 +210,138 @@ VectorXd Minimizer::AdamStep(int k) {
   return Clamp(w_ - record_.step * (m.array() / (v.array().sqrt() + kAdamFloor)).matrix());
 }
 
-MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& callback) {
-  MinimizeResult result;
-  const auto stop = [&](SolveStatus status, const std::string& message) {
-    result.status = status;
-    result.message = message;
-    return result;
-  };
-  const auto keep = [&](double norm) {
-    result.z = ToZ(w_);
-    result.gradient = g_.cwiseQuotient(scale_);
-    result.value = value_;
-    result.gradient_norm = norm;
-  };
+// always false: nothing goes on
+bool Minimizer::Stop(SolveStatus status, const std::string& message) {
+  result_.status = status;
+  result_.message = message;
+  return false;
+}
 
-  // the guess
+void Minimizer::Keep(double norm) {
+  result_.z = ToZ(w_);
+  result_.gradient = g_.cwiseQuotient(scale_);
+  result_.value = value_;
+  result_.gradient_norm = norm;
+}
+
+bool Minimizer::IsAnythingLeft() {
+  if (!(value_ >= 0 && value_ <= options_.floor)) return true;
+  return Stop(SolveStatus::kConverged, fmt::format("of the loss nothing is left but rounding, {:.2g}", value_));
+}
+
+bool Minimizer::Begin(const VectorXd& start, const MinimizeCallback& callback) {
   Clock::time_point begin = Clock::now();
   w_ = Clamp(start.cwiseQuotient(scale_));
   value_ = Gradient(w_, &g_);
-  result.z = ToZ(w_);
-  result.value = result.initial_value = value_;
+  result_.z = ToZ(w_);
+  result_.value = result_.initial_value = value_;
   if (!std::isfinite(value_) || !g_.allFinite())
-    return stop(SolveStatus::kDiverged, "the loss of the guess, or its gradient, has no value");
-  const double first_norm = Projected(w_, g_).lpNorm<Eigen::Infinity>();
-  keep(first_norm);
+    return Stop(SolveStatus::kDiverged, "the loss of the guess, or its gradient, has no value");
+  first_norm_ = Projected(w_, g_).lpNorm<Eigen::Infinity>();
+  Keep(first_norm_);
   record_.cost = value_;
-  record_.gradient_norm = first_norm;
+  record_.gradient_norm = first_norm_;
   record_.seconds_derivative = Lap(&begin);
-  if (callback && !callback(record_, result.z)) return stop(SolveStatus::kInterrupted, "interrupted at the guess");
-  const auto nothing_left = [&] { return fmt::format("of the loss nothing is left but rounding, {:.2g}", value_); };
-  if (value_ >= 0 && value_ <= options_.floor) return stop(SolveStatus::kConverged, nothing_left());
+  if (callback && !callback(record_, result_.z)) return Stop(SolveStatus::kInterrupted, "interrupted at the guess");
+  return IsAnythingLeft();
+}
 
-  int idle = 0;
-  for (int k = 1; k <= options_.iterations; k++) {
-    const VectorXd p = Projected(w_, g_);
-    const double norm = p.lpNorm<Eigen::Infinity>();
-    if (norm <= options_.gradient_tolerance * first_norm) {
-      return stop(SolveStatus::kConverged, fmt::format("the largest gradient is {:.2g}, {:.1g} of the first one", norm,
-                                                       first_norm > 0 ? norm / first_norm : 0));
-    }
-
-    // direction: free entries only
-    const VectorXd free = (p.array() != 0).cast<double>();
-    VectorXd direction = lbfgs_ ? QuasiNewton(pairs_, g_, free) : VectorXd(-p);
-    if (!(direction.dot(p) < 0)) {
-      pairs_.clear();
-      direction = -p;
-    }
-
-    // step
-    begin = Clock::now();
-    VectorXd w;
-    double value = value_;
-    if (adam_) {
-      w = AdamStep(k);
-      record_.expected_change = g_.dot(w - w_);
-    } else if (options_.rate > 0) {
-      w = Clamp(w_ + options_.rate * direction);
-      record_.step = options_.rate;
-      record_.expected_change = g_.dot(w - w_);
-    } else {
-      bool found = newton_ ? GaussNewtonStep(free, &w, &value) : Search(direction, FirstStep(direction), &w, &value);
-      if (!found && (newton_ || !pairs_.empty())) {
-        pairs_.clear();
-        direction = -p;
-        found = Search(direction, FirstStep(direction), &w, &value);
-      }
-      if (!found) {
-        return stop(
-            SolveStatus::kStalled,
-            fmt::format("no step reduces the loss any more; the largest gradient is {:.2g}, {:.1g} of the first one",
-                        norm, norm / first_norm));
-      }
-    }
-    record_.seconds_rollout = Lap(&begin);
-
-    // gradient there
-    VectorXd g;
-    value = Gradient(w, &g);
-    record_.seconds_derivative = Lap(&begin);
-    if (!std::isfinite(value) || !g.allFinite()) {
-      return stop(SolveStatus::kStalled, fmt::format("at iteration {} the loss or its gradient has no value{}", k,
-                                                     options_.rate > 0 || adam_ ? ": the rate is too large" : ""));
-    }
-    Secant pair{w - w_, g - g_};
-    if (lbfgs_ && pair.s.dot(pair.y) > kCurvature * pair.s.norm() * pair.y.norm()) {
-      pairs_.push_back(std::move(pair));
-      if (static_cast<int>(pairs_.size()) > options_.memory) pairs_.pop_front();
-    }
-    record_.iteration = k;
-    record_.cost = value;
-    record_.actual_change = value - value_;
-    idle = !adam_ && value_ - value <= options_.tolerance * std::abs(value_) ? idle + 1 : 0;
-    w_ = std::move(w);
-    g_ = std::move(g);
-    value_ = value;
-    record_.gradient_norm = Projected(w_, g_).lpNorm<Eigen::Infinity>();
-    if (value_ <= result.value) keep(record_.gradient_norm);
-    if (callback && !callback(record_, ToZ(w_)))
-      return stop(SolveStatus::kInterrupted, fmt::format("interrupted after iteration {}", k));
-    if (value_ >= 0 && value_ <= options_.floor) return stop(SolveStatus::kConverged, nothing_left());
-    if (idle >= kIdleIterations) {
-      const std::string idles = fmt::format("the loss has not decreased by more than {:g} of itself for {} iterations",
-                                            options_.tolerance, kIdleIterations);
-      if (IsSmall(record_.gradient_norm, first_norm)) return stop(SolveStatus::kConverged, idles);
-      return stop(
-          SolveStatus::kStalled,
-          fmt::format("{}, although the largest gradient is {:.2g}, {:.1g} of the first one: {}", idles,
-                      record_.gradient_norm, record_.gradient_norm / first_norm,
-                      options_.rate > 0 ? "the rate is too large" : "as at a kink, where no direction falls far"));
-    }
+// w a step from w_, along which p is the projected gradient; false where no step reduces the loss
+bool Minimizer::Step(int k, const VectorXd& p, VectorXd* w) {
+  // direction: free entries only
+  const VectorXd free = (p.array() != 0).cast<double>();
+  VectorXd direction = lbfgs_ ? QuasiNewton(pairs_, g_, free) : VectorXd(-p);
+  if (!(direction.dot(p) < 0)) {
+    pairs_.clear();
+    direction = -p;
   }
-  return stop(
-      SolveStatus::kIterationLimit,
-      fmt::format("{} iterations were not enough; the largest gradient is {:.2g}, {:.1g} of the first one",
-                  options_.iterations, record_.gradient_norm, first_norm > 0 ? record_.gradient_norm / first_norm : 0));
+
+  // step
+  if (adam_ || options_.rate > 0) {
+    *w = adam_ ? AdamStep(k) : Clamp(w_ + options_.rate * direction);
+    if (!adam_) record_.step = options_.rate;
+    record_.expected_change = g_.dot(*w - w_);
+    return true;
+  }
+  double value = value_;
+  const bool found = newton_ ? GaussNewtonStep(free, w, &value) : Search(direction, FirstStep(direction), w, &value);
+  if (found || (!newton_ && pairs_.empty())) return found;
+  pairs_.clear();
+  direction = -p;
+  return Search(direction, FirstStep(direction), w, &value);
+}
+
+// to w, where the gradient is taken; false where it or the loss has no value
+bool Minimizer::MoveTo(VectorXd w) {
+  Clock::time_point begin = Clock::now();
+  VectorXd g;
+  const double value = Gradient(w, &g);
+  record_.seconds_derivative = Lap(&begin);
+  if (!std::isfinite(value) || !g.allFinite()) return false;
+  Secant pair{w - w_, g - g_};
+  if (lbfgs_ && pair.s.dot(pair.y) > kCurvature * pair.s.norm() * pair.y.norm()) {
+    pairs_.push_back(std::move(pair));
+    if (static_cast<int>(pairs_.size()) > options_.memory) pairs_.pop_front();
+  }
+  record_.cost = value;
+  record_.actual_change = value - value_;
+  idle_ = !adam_ && value_ - value <= options_.tolerance * std::abs(value_) ? idle_ + 1 : 0;
+  w_ = std::move(w);
+  g_ = std::move(g);
+  value_ = value;
+  record_.gradient_norm = Projected(w_, g_).lpNorm<Eigen::Infinity>();
+  if (value_ <= result_.value) Keep(record_.gradient_norm);
+  return true;
+}
+
+// once the loss has not fallen for a few iterations
+bool Minimizer::StopIdle() {
+  const std::string idles = fmt::format("the loss has not decreased by more than {:g} of itself for {} iterations",
+                                        options_.tolerance, kIdleIterations);
+  if (IsSmall(record_.gradient_norm)) return Stop(SolveStatus::kConverged, idles);
+  return Stop(SolveStatus::kStalled,
+              fmt::format("{}, although the largest gradient is {:.2g}, {:.1g} of the first one: {}", idles,
+                          record_.gradient_norm, record_.gradient_norm / first_norm_,
+                          options_.rate > 0 ? "the rate is too large" : "as at a kink, where no direction falls far"));
+}
+
+// false: it has ended
+bool Minimizer::Iterate(int k, const MinimizeCallback& callback) {
+  const VectorXd p = Projected(w_, g_);
+  const double norm = p.lpNorm<Eigen::Infinity>();
+  if (norm <= options_.gradient_tolerance * first_norm_) {
+    return Stop(SolveStatus::kConverged, fmt::format("the largest gradient is {:.2g}, {:.1g} of the first one", norm,
+                                                     first_norm_ > 0 ? norm / first_norm_ : 0));
+  }
+  Clock::time_point begin = Clock::now();
+  VectorXd w;
+  if (!Step(k, p, &w)) {
+    return Stop(SolveStatus::kStalled,
+                fmt::format("no step reduces the loss any more; the largest gradient is {:.2g}, {:.1g} of the first "
+                            "one",
+                            norm, norm / first_norm_));
+  }
+  record_.seconds_rollout = Lap(&begin);
+  if (!MoveTo(std::move(w))) {
+    return Stop(SolveStatus::kStalled, fmt::format("at iteration {} the loss or its gradient has no value{}", k,
+                                                   options_.rate > 0 || adam_ ? ": the rate is too large" : ""));
+  }
+  record_.iteration = k;
+  if (callback && !callback(record_, ToZ(w_)))
+    return Stop(SolveStatus::kInterrupted, fmt::format("interrupted after iteration {}", k));
+  return IsAnythingLeft() && (idle_ < kIdleIterations || StopIdle());
+}
+
+MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& callback) {
+  if (!Begin(start, callback)) return std::move(result_);
+  for (int k = 1; k <= options_.iterations; k++) {
+    if (!Iterate(k, callback)) return std::move(result_);
+  }
+  Stop(SolveStatus::kIterationLimit,
+       fmt::format("{} iterations were not enough; the largest gradient is {:.2g}, {:.1g} of the first one",
+                   options_.iterations, record_.gradient_norm,
+                   first_norm_ > 0 ? record_.gradient_norm / first_norm_ : 0));
+  return std::move(result_);
 }
 
 void CheckOptions(const DescentOptions& o) {
