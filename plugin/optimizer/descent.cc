@@ -222,20 +222,7 @@ void CheckInputs(const Task& task, const ParameterSet* parameters) {
   }
 }
 
-}  // namespace
-
-const char* ToString(DescentMethod method) {
-  switch (method) {
-    case DescentMethod::kGradient: return "gd";
-    case DescentMethod::kLbfgs: return "lbfgs";
-    case DescentMethod::kGaussNewton: return "gauss-newton";
-    case DescentMethod::kAdam: return "adam";
-  }
-  return "unknown";
-}
-
-DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options,
-                      const DescentCallback& callback) {
+void CheckDescent(const Task& task, const ParameterSet* parameters, const DescentOptions& options) {
   CheckInputs(task, parameters);
   if (options.smooth.any() && parameters && parameters->size() > 0) {
     throw Error(ErrorCode::kInvalidArgument, "descent: slopes by '" + parameters->Names().front() +
@@ -252,97 +239,156 @@ DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentO
                                              ModelName(task.model.get()) +
                                              "' has them: L-BFGS needs gradients alone (--descend lbfgs)");
   }
-  TaskLoss loss(task, parameters, options.smooth);
-  VectorXd lower, upper, scale;
-  loss.Bounds(&lower, &upper, &scale);
-  const Eigen::Index np = loss.theta().size();
-  std::vector<VectorXd> history;
-  DescentResult result;
-  bool interrupted = false;
-  const auto record = [&](IterationRecord at, const VectorXd& z, double least) {
-    at.iteration = static_cast<int>(result.iterations.size());
-    at.cost = std::min(at.cost, least);
-    result.iterations.push_back(at);
-    history.push_back(z.tail(np));
-    interrupted = interrupted || (callback && !callback(at, history.back()));
-    return !interrupted;
-  };
-  int before = 0;  // iterations of the whole motion alone; the others have as many again
-  const auto minimize = [&](const VectorXd& z, int most, const MinimizeCallback& go_on) {
-    DescentOptions left = options;
-    left.iterations -= std::max(0, static_cast<int>(result.iterations.size()) - 1 - before);
-    left.iterations = std::min(left.iterations, most);
-    return Minimize([&](const VectorXd& at, VectorXd* g) { return loss(at, g); }, z, lower, upper, scale, left, go_on,
-                    [&](MatrixXd* H) { return loss.GaussNewton(H); });
-  };
-  const VectorXd guess = loss.Z();
-  const bool recording = options.method == DescentMethod::kGaussNewton && FollowsRecording(task);
-  MinimizeResult found;
-  const auto whole = [&](const VectorXd& z, int most) {
-    const double initial = found.initial_value;
-    const bool again = !result.iterations.empty();
-    found = minimize(z, most, [&](const IterationRecord& at, const VectorXd& there) {
-      return again && at.iteration == 0 ? !interrupted : record(at, there, kInf);
-    });
-    if (again) found.initial_value = initial;
-    before = static_cast<int>(result.iterations.size()) - 1;
-  };
+}
 
-  // a recorded start is near the true one, and about contacts a free one goes astray: first all else
-  if (recording && np > 0 && !task.inputs.start.empty() && task.inputs.start.front() < task.model->nv) {
-    const VectorXd free_lower = lower, free_upper = upper;
-    lower.head(static_cast<Eigen::Index>(task.inputs.start.size())).setZero();
-    upper.head(static_cast<Eigen::Index>(task.inputs.start.size())).setZero();
-    whole(guess, std::min(options.iterations / 2, kMostShorter));
-    lower = free_lower;
-    upper = free_upper;
-    if (found.status != SolveStatus::kDiverged && found.value > options.floor && !interrupted)
-      whole(found.z, options.iterations - before);
-  } else {
-    whole(guess, options.iterations);
+// a descent; of a fit to a recorded motion by way of a start that is held, and of shorter motions
+class Descent {
+ public:
+  Descent(const Task& task, ParameterSet* parameters, const DescentOptions& options, const DescentCallback& callback)
+      : task_(task),
+        options_(options),
+        callback_(callback),
+        loss_(task, parameters, options.smooth),
+        np_(loss_.theta().size()),
+        guess_(loss_.Z()),
+        recording_(options.method == DescentMethod::kGaussNewton && FollowsRecording(task)) {
+    loss_.Bounds(&lower_, &upper_, &scale_);
   }
 
-  // over a long motion a fit has many minima, over its beginning few
-  if (recording && found.value > options.floor) {
-    const auto over = [&] {
-      return interrupted || static_cast<int>(result.iterations.size()) > before + options.iterations;
-    };
-    VectorXd z = guess;
-    for (int part = kShortest; part >= 1 && !over(); part /= 2) {
-      if (task.N / part < kFewestKnots) continue;
-      loss.Shorten(task.N / part);
-      const MinimizeResult led = minimize(
-          z, part > 1 ? kMostShorter : options.iterations, [&](const IterationRecord& at, const VectorXd& there) {
-            if (at.iteration == 0) return !interrupted;
-            return record(part > 1 ? IterationRecord{.cost = found.value} : at, there, found.value);
-          });
-      if (led.status == SolveStatus::kDiverged) break;
-      z = led.z;
-      if (part > 1 || !(led.value < kBetter * found.value)) continue;
-      const double initial = found.initial_value, alone = found.value;
-      found = led;
-      found.initial_value = initial;
-      found.message +=
-          fmt::format("; by way of shorter motions, the whole one alone led to {:.6g} in {} iterations", alone, before);
-    }
-    loss.Shorten(task.N);
-    if (interrupted) found.status = SolveStatus::kInterrupted;
-  }
-  result.status = found.status;
-  result.message = found.message;
-  result.initial_loss = found.initial_value;
-  result.gradient_norm = found.gradient_norm;
+  DescentResult Run();
 
-  // the best once more: what was tried last need not be it
+ private:
+  bool Record(IterationRecord at, const VectorXd& z, double least);
+  MinimizeResult MinimizeFrom(const VectorXd& z, int most, const MinimizeCallback& go_on);
+  void FollowWhole(const VectorXd& z, int most);
+  void FollowByHeldStart();
+  void FollowByShorter();
+  void TakeBest();
+
+  int Recorded() const { return static_cast<int>(result_.iterations.size()); }
+
+  const Task& task_;
+  const DescentOptions& options_;
+  const DescentCallback& callback_;
+  TaskLoss loss_;
+  const Eigen::Index np_;
+  VectorXd lower_, upper_, scale_;
+  const VectorXd guess_;
+  const bool recording_;  // what is compared is a recorded motion
+  std::vector<VectorXd> history_;
+  bool interrupted_ = false;
+  int before_ = 0;  // iterations of the whole motion alone; the others have as many again
+  MinimizeResult found_;
+  DescentResult result_;
+};
+
+bool Descent::Record(IterationRecord at, const VectorXd& z, double least) {
+  at.iteration = Recorded();
+  at.cost = std::min(at.cost, least);
+  result_.iterations.push_back(at);
+  history_.push_back(z.tail(np_));
+  interrupted_ = interrupted_ || (callback_ && !callback_(at, history_.back()));
+  return !interrupted_;
+}
+
+MinimizeResult Descent::MinimizeFrom(const VectorXd& z, int most, const MinimizeCallback& go_on) {
+  DescentOptions left = options_;
+  left.iterations -= std::max(0, Recorded() - 1 - before_);
+  left.iterations = std::min(left.iterations, most);
+  return Minimize([&](const VectorXd& at, VectorXd* g) { return loss_(at, g); }, z, lower_, upper_, scale_, left, go_on,
+                  [&](MatrixXd* H) { return loss_.GaussNewton(H); });
+}
+
+void Descent::FollowWhole(const VectorXd& z, int most) {
+  const double initial = found_.initial_value;
+  const bool again = !result_.iterations.empty();
+  found_ = MinimizeFrom(z, most, [&](const IterationRecord& at, const VectorXd& there) {
+    return again && at.iteration == 0 ? !interrupted_ : Record(at, there, kInf);
+  });
+  if (again) found_.initial_value = initial;
+  before_ = Recorded() - 1;
+}
+
+// a recorded start is near the true one, and about contacts a free one goes astray: first all else
+void Descent::FollowByHeldStart() {
+  const VectorXd free_lower = lower_, free_upper = upper_;
+  lower_.head(static_cast<Eigen::Index>(task_.inputs.start.size())).setZero();
+  upper_.head(static_cast<Eigen::Index>(task_.inputs.start.size())).setZero();
+  FollowWhole(guess_, std::min(options_.iterations / 2, kMostShorter));
+  lower_ = free_lower;
+  upper_ = free_upper;
+  if (found_.status != SolveStatus::kDiverged && found_.value > options_.floor && !interrupted_)
+    FollowWhole(found_.z, options_.iterations - before_);
+}
+
+// over a long motion a fit has many minima, over its beginning few
+void Descent::FollowByShorter() {
+  const auto over = [&] { return interrupted_ || Recorded() > before_ + options_.iterations; };
+  VectorXd z = guess_;
+  for (int part = kShortest; part >= 1 && !over(); part /= 2) {
+    if (task_.N / part < kFewestKnots) continue;
+    loss_.Shorten(task_.N / part);
+    const MinimizeResult led = MinimizeFrom(
+        z, part > 1 ? kMostShorter : options_.iterations, [&](const IterationRecord& at, const VectorXd& there) {
+          if (at.iteration == 0) return !interrupted_;
+          return Record(part > 1 ? IterationRecord{.cost = found_.value} : at, there, found_.value);
+        });
+    if (led.status == SolveStatus::kDiverged) break;
+    z = led.z;
+    if (part > 1 || !(led.value < kBetter * found_.value)) continue;
+    const double initial = found_.initial_value, alone = found_.value;
+    found_ = led;
+    found_.initial_value = initial;
+    found_.message +=
+        fmt::format("; by way of shorter motions, the whole one alone led to {:.6g} in {} iterations", alone, before_);
+  }
+  loss_.Shorten(task_.N);
+  if (interrupted_) found_.status = SolveStatus::kInterrupted;
+}
+
+// the best once more: what was tried last need not be it
+void Descent::TakeBest() {
+  result_.status = found_.status;
+  result_.message = found_.message;
+  result_.initial_loss = found_.initial_value;
+  result_.gradient_norm = found_.gradient_norm;
   VectorXd g;
-  result.loss = loss(found.z, &g);
-  result.x0 = loss.x0();
-  result.U = loss.U();
-  result.theta = loss.theta();
-  result.gradient = loss.gradient();
-  result.history.resize(np, static_cast<Eigen::Index>(history.size()));
-  for (std::size_t k = 0; k < history.size(); k++) result.history.col(static_cast<Eigen::Index>(k)) = history[k];
-  return result;
+  result_.loss = loss_(found_.z, &g);
+  result_.x0 = loss_.x0();
+  result_.U = loss_.U();
+  result_.theta = loss_.theta();
+  result_.gradient = loss_.gradient();
+  result_.history.resize(np_, static_cast<Eigen::Index>(history_.size()));
+  for (std::size_t k = 0; k < history_.size(); k++) result_.history.col(static_cast<Eigen::Index>(k)) = history_[k];
+}
+
+DescentResult Descent::Run() {
+  if (recording_ && np_ > 0 && !task_.inputs.start.empty() && task_.inputs.start.front() < task_.model->nv) {
+    FollowByHeldStart();
+  } else {
+    FollowWhole(guess_, options_.iterations);
+  }
+  if (recording_ && found_.value > options_.floor) FollowByShorter();
+  TakeBest();
+  return std::move(result_);
+}
+
+}  // namespace
+
+const char* ToString(DescentMethod method) {
+  switch (method) {
+    case DescentMethod::kGradient: return "gd";
+    case DescentMethod::kLbfgs: return "lbfgs";
+    case DescentMethod::kGaussNewton: return "gauss-newton";
+    case DescentMethod::kAdam: return "adam";
+  }
+  return "unknown";
+}
+
+DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options,
+                      const DescentCallback& callback) {
+  CheckDescent(task, parameters, options);
+  return Descent(task, parameters, options, callback).Run();
 }
 
 }  // namespace costate
