@@ -356,9 +356,7 @@ std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajecto
   for (int t = 0; t < motion.N(); t++) {
     SetMovingContext(m, data.get(), motion.context.col(t));
     if (Forward(m, data.get(), motion.X.col(t), motion.U.col(t), none) != StepStatus::kOk) break;
-    for (int i = 0; i < m->nactuator; i++) {
-      knots[static_cast<std::size_t>(i)] += IsAtLimit(data->actuator_force[m->actuator_outadr[i]], ForceRange(m, i));
-    }
+    for (int i = 0; i < m->nactuator; i++) knots[static_cast<std::size_t>(i)] += IsForceAtLimit(m, data.get(), i);
   }
   return knots;
 }

@@ -25,6 +25,15 @@ inline bool IsAtLimit(double value, const mjtNum* range) {
   return range != nullptr && (value <= range[0] || value >= range[1]);
 }
 
+/// Does any force of actuator i stand at its limit? That of a servo on an orientation (so3) is limited in norm, which
+/// the engine scales down.
+inline bool IsForceAtLimit(const mjModel* m, const mjData* d, int i) {
+  constexpr double kScaled = 1e-12;  // rounding of that
+  const mjtNum *range = ForceRange(m, i), *force = d->actuator_force + m->actuator_outadr[i];
+  if (range != nullptr && m->actuator_gaintype[i] == mjGAIN_SO3) return mju_norm3(force) >= range[1] * (1 - kScaled);
+  return std::any_of(force, force + m->actuator_outnum[i], [&](mjtNum f) { return IsAtLimit(f, range); });
+}
+
 inline double ClampedControl(const mjModel* m, const mjData* d, int u) {
   const mjtNum* range = ControlRange(m, u);
   return range != nullptr ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
