@@ -402,72 +402,20 @@ void HintAtMocap(const mjModel* m, const SolveResult& result) {
   }
 }
 
-int RunOptimize(const OptimizeOptions& options) {
-  Task task = MakeTask(options);
-  ReadContinuation(options, &task);
-  PrintWarnings(task.warnings);
-  WarnOfOvershoot(task);
-  const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
-  if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
-  const mjModel* m = task.model.get();  // another one where time is free
-  fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
-             task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);
-
-  // solve
-  CatchInterrupts();
-  task.solver.stop = Interrupted;
-  const auto begin = std::chrono::steady_clock::now();
-  TaskSolution solution;
-  {
-    Progress progress(task.solver.iterations);
-    const bool constrained = task.constraints.size() > 0;
-    const Columns columns{.gap = task.solver.type == SolverType::kFddp, .violation = constrained};
-    if (!options.quiet && task.solver.derivative_every > 1) {
-      progress.Line(
-          fmt::format("derivatives at every {} knots, interpolated in between", task.solver.derivative_every));
-    }
-    if (!options.quiet) progress.Line(columns.Header());
-    progress.Stage(0, "the guess's motion and its derivatives");
-    const IterationCallback callback = [&](const IterationRecord& record) {
-      if (!options.quiet) progress.Line(Row(record, columns));
-      progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost) +
-                                            (constrained ? fmt::format(", violation {:.3g}", record.violation) : ""));
-      return !Interrupted();
-    };
-    solution = SolveTask(task, TellingCallbacks(task, options, &progress, callback));
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  SolveResult& result = solution.result;
-  if (result.status == SolveStatus::kDiverged) {
-    fmt::print("{}: {}\nNothing was saved.\n", ToString(result.status), result.message);
-    return kExitNo;
-  }
-
-  const FreeTimeResult* times = task.free_time.longest > 0 ? &solution.timed : nullptr;
-  if (times) {
-    std::swap(task.model, solution.timed.model);
-    m = task.model.get();
-  }
-  const VectorXd moved = Difference(m, result.trajectory.X.col(0), task.x0);
-  task.x0 = result.trajectory.X.col(0);  // where the start was free it is another one
-
-  // judge and save; the motion is simulated anew, so that what is saved is what replays
-  Simulator simulator(m, task.context, task.substeps, task.solver.threads);
-  const std::vector<ContinuationStage>& stages = solution.stages;
-  Record record = MakeOptimizeRecord({task, result, stages, solution.rounds, times, options.resume}, &simulator);
-  if (times)
-    fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", times->time, task.free_time.weight,
-               times->trials.size());
-  PrintSummary(task, result, stages, record, seconds);
-  PrintStart(task, moved);
-  if (IsBetter(result) && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
-  for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+// what may lead on, where it is known; one of those that exclude each other
+void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolution& solution, const Record& record) {
+  const SolveResult& result = solution.result;
+  const mjModel* m = task.model.get();
+  const bool stalled = result.status == SolveStatus::kStalled;
   const bool touches = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
                                    [](const KnotDiagnostics& d) { return d.contacts > 0; });
-  const std::vector<std::string> still = times ? std::vector<std::string>() : HardlyMoved(task, result);
+  const bool saturated = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
+                                     [](const KnotDiagnostics& d) { return d.saturated_actuators > 0; });
+  const std::vector<std::string> still =
+      task.free_time.longest > 0 ? std::vector<std::string>() : HardlyMoved(task, result);
   if (!solution.untouched.empty()) {
     fmt::print("  hint          {}{}a guess that touches what '{}' measures shows the way\n",
-               stages.empty() ? "--smooth auto reaches out for it; or " : "",
+               solution.stages.empty() ? "--smooth auto reaches out for it; or " : "",
                task.sampling.iterations == 0
                    ? "<solver start=\"sampling\"/> in a task file tries motions where there is no slope; or "
                    : "",
@@ -477,14 +425,12 @@ int RunOptimize(const OptimizeOptions& options) {
         "  hint          no control changes '{}' by more than a thousandth of it, to first order: is there an actuator "
         "that moves it?\n                costate info {} lists them\n",
         still[0], task.model_file);
-  } else if (result.status == SolveStatus::kStalled && touches && solution.rounds.empty()) {
+  } else if (stalled && touches && solution.rounds.empty()) {
     fmt::print(
         "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");
-  } else if (result.status == SolveStatus::kStalled && touches && stages.empty()) {
+  } else if (stalled && touches && solution.stages.empty()) {
     fmt::print("  hint          the way to a better motion may lead by smoother contact: --smooth auto\n");
-  } else if (result.status == SolveStatus::kStalled && LimitsForces(m) && solution.rounds.empty() &&
-             std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
-                         [](const KnotDiagnostics& d) { return d.saturated_actuators > 0; })) {
+  } else if (stalled && LimitsForces(m) && solution.rounds.empty() && saturated) {
     fmt::print(
         "  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
   }
@@ -494,19 +440,87 @@ int RunOptimize(const OptimizeOptions& options) {
     fmt::print("  hint          the last {} iterations took {:.2g} % off the cost: more of them lead further, {}\n",
                kLate, 100 * gain, options.no_save ? "--iterations N" : "by --resume as below, or --iterations N");
   }
-  if (!options.no_save) {
-    record.trajectory = std::move(result.trajectory);
-    record.policy = std::move(result.policy);
-    record.model = std::move(task.model);
-    SaveRun(folder, &record, options.force, !options.no_plots);
-    const std::string word = ShellWord(folder);
-    fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, word, word);
-    const bool goes_on = result.status == SolveStatus::kInterrupted || result.status == SolveStatus::kIterationLimit;
-    // a robot's own task stands in its run
-    if (goes_on)
-      fmt::print("  costate optimize {} --resume {}\n", ShellWord(task.file.empty() ? folder + "/task.xml" : task.file),
-                 word);
+}
+
+// a line an iteration, unless quiet, and a bar
+TaskSolution SolveWithProgress(const OptimizeOptions& options, const Task& task) {
+  Progress progress(task.solver.iterations);
+  const bool constrained = task.constraints.size() > 0;
+  const Columns columns{.gap = task.solver.type == SolverType::kFddp, .violation = constrained};
+  if (!options.quiet && task.solver.derivative_every > 1) {
+    progress.Line(fmt::format("derivatives at every {} knots, interpolated in between", task.solver.derivative_every));
   }
+  if (!options.quiet) progress.Line(columns.Header());
+  progress.Stage(0, "the guess's motion and its derivatives");
+  const IterationCallback callback = [&](const IterationRecord& record) {
+    if (!options.quiet) progress.Line(Row(record, columns));
+    progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost) +
+                                          (constrained ? fmt::format(", violation {:.3g}", record.violation) : ""));
+    return !Interrupted();
+  };
+  return SolveTask(task, TellingCallbacks(task, options, &progress, callback));
+}
+
+// and says by which commands to go on; takes motion, policy and model
+void SaveOptimized(const OptimizeOptions& options, const std::string& folder, Task* task, SolveResult* result,
+                   Record* record) {
+  record->trajectory = std::move(result->trajectory);
+  record->policy = std::move(result->policy);
+  record->model = std::move(task->model);
+  SaveRun(folder, record, options.force, !options.no_plots);
+  const std::string word = ShellWord(folder);
+  fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, word, word);
+  const bool goes_on = result->status == SolveStatus::kInterrupted || result->status == SolveStatus::kIterationLimit;
+  // a robot's own task stands in its run
+  if (goes_on) {
+    fmt::print("  costate optimize {} --resume {}\n", ShellWord(task->file.empty() ? folder + "/task.xml" : task->file),
+               word);
+  }
+}
+
+int RunOptimize(const OptimizeOptions& options) {
+  Task task = MakeTask(options);
+  ReadContinuation(options, &task);
+  PrintWarnings(task.warnings);
+  WarnOfOvershoot(task);
+  const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
+  if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
+  const mjModel* m = task.model.get();
+  fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
+             task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);
+
+  // solve
+  CatchInterrupts();
+  task.solver.stop = Interrupted;
+  const auto begin = std::chrono::steady_clock::now();
+  TaskSolution solution = SolveWithProgress(options, task);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  SolveResult& result = solution.result;
+  if (result.status == SolveStatus::kDiverged) {
+    fmt::print("{}: {}\nNothing was saved.\n", ToString(result.status), result.message);
+    return kExitNo;
+  }
+
+  // where time is free the model is another one, where the start was free the start is
+  const FreeTimeResult* times = task.free_time.longest > 0 ? &solution.timed : nullptr;
+  if (times) std::swap(task.model, solution.timed.model);
+  m = task.model.get();
+  const VectorXd moved = Difference(m, result.trajectory.X.col(0), task.x0);
+  task.x0 = result.trajectory.X.col(0);
+
+  // judge and save; the motion is simulated anew, so that what is saved is what replays
+  Simulator simulator(m, task.context, task.substeps, task.solver.threads);
+  Record record =
+      MakeOptimizeRecord({task, result, solution.stages, solution.rounds, times, options.resume}, &simulator);
+  if (times)
+    fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", times->time, task.free_time.weight,
+               times->trials.size());
+  PrintSummary(task, result, solution.stages, record, seconds);
+  PrintStart(task, moved);
+  if (IsBetter(result) && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
+  for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
+  PrintHints(options, task, solution, record);
+  if (!options.no_save) SaveOptimized(options, folder, &task, &result, &record);
   return SolveExitCode(task, result.status, IsBetter(result), result.violation);
 }
 
