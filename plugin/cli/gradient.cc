@@ -27,6 +27,38 @@
 namespace costate::cli {
 namespace {
 
+constexpr char kGradientFooter[] = R"(
+The loss is the task's cost of its own guess, differentiated in one reverse sweep by what <gradient> in the task names:
+controls, start, parameters such as joint:knee/damping, body:arm/mass or option/gravity[2]; without it by all controls and
+all of the start. Entries (all parameters; of the rest the largest and some others) are compared with centred differences of
+the loss at several step sizes. With --smooth the motion is the true one and the slopes are those of a model with smoother
+contact: what they differ by is printed in place of the check, and --descend follows them (not by parameters).
+
+A robot needs no task file to be fitted to a motion:
+
+  costate gradient robot.xml --fit motion.csv --parameter body:arm/mass --parameter joint:knee/damping
+
+motion.csv has a column "time" and columns named as in a run's trajectory.csv: qpos[knee] (or knee), qvel[knee], sensor[imu].0,
+ctrl[knee]; those it has are compared, the start is its first row and is fitted too, and --descend gauss-newton follows. Controls may stand in a file
+of their own, --ctrl. `costate task robot.xml --fit … -o FILE` writes the task file.
+
+--average puts noise on the controls, --average-start on the start, and prints the slope of the averaged loss: from
+gradients (order one, blind for jumps), from values alone (order zero), and their mixture of least error, with standard
+errors, beside the exact gradient. Controls beyond their limits are clamped by the model, as always. Health: how the costate
+grows or fades on its way back through time, and how often contacts or limits switched.
+
+--descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
+more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, adam, whose --rate is in typical sizes (half a
+control's range), or gauss-newton, the one for fits: of starts and parameters, not of controls. With <spline knots="…"> in the task the controls are splines and their knots are what changes. One line an
+iteration; Ctrl-C keeps and saves the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder;
+inputs.csv has what was fitted.
+
+Of a fit to a recorded motion ± is two standard errors (95 %), from what the fit leaves and how it moves with each number; what the
+motion cannot tell apart is named: only the ratio of a mass and a spring, a damper of a joint that rests.
+
+Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2 bad input. With --descend: 0 a lower loss;
+1 none; 2 bad input; 130 interrupted.)";
+
 struct GradientArguments {
   std::string file, csv, out, descend;
   std::vector<std::string> parameters;
@@ -61,7 +93,8 @@ std::size_t Bytes(double mebibytes) {
 
 constexpr int kListed = 5;  // entries that disagree, or are rough, by name
 
-void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
+// do all that can be judged agree?
+bool PrintCheck(const std::vector<LossCheckEntry>& entries) {
   using Verdict = LossCheckEntry::Verdict;
   const LossCheckEntry* worst = nullptr;
   int rough = 0, wrong = 0;
@@ -70,11 +103,11 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
     wrong += e.verdict == Verdict::kWrong;
     if (e.verdict != Verdict::kRough && (!worst || e.relative > worst->relative)) worst = &e;
   }
-  *agrees = wrong == 0 && worst;
+  const bool agrees = wrong == 0 && worst;
   fmt::print("check         {} entries against centred differences of the loss: {}\n", entries.size(),
-             wrong     ? fmt::format("{} DISAGREE", wrong)
-             : *agrees ? "agree"
-                       : "NONE CAN BE JUDGED");
+             wrong    ? fmt::format("{} DISAGREE", wrong)
+             : agrees ? "agree"
+                      : "NONE CAN BE JUDGED");
   const auto print = [](const char* label, const LossCheckEntry& e) {
     fmt::print("  {:<11} {}: adjoint {:.9g}, differences {:.9g} ± {:.1g}; {:.1g} of the largest\n", label, e.name,
                e.adjoint, e.difference, e.error_bar, e.relative);
@@ -84,12 +117,13 @@ void PrintCheck(const std::vector<LossCheckEntry>& entries, bool* agrees) {
   for (const LossCheckEntry& e : entries) {
     if (e.verdict == Verdict::kWrong && &e != worst && listed++ < kListed) print("disagrees", e);
   }
-  if (rough == 0) return;
+  if (rough == 0) return agrees;
   fmt::print("  not judged  {}: there the loss is not smooth on the scale of any step that was tried\n", rough);
   listed = 0;
   for (const LossCheckEntry& e : entries) {
     if (e.verdict == Verdict::kRough && listed++ < kListed) print("rough", e);
   }
+  return agrees;
 }
 
 // where a step stands on a switch its derivative is one of two or more, and differences may have another
@@ -288,6 +322,53 @@ void PrintReport(const Task& task, const ParameterSet* parameters, const Traject
   }
 }
 
+AdjointOptions ReadAdjoint(const GradientArguments& arguments, const Task& task, const ParameterSet* parameters) {
+  AdjointOptions options;
+  options.level = task.solver.derivative.level;
+  options.parameters = parameters;
+  options.memory = Bytes(arguments.memory);
+  options.window = arguments.window;
+  options.clip = arguments.clip;
+  return options;
+}
+
+// the guess, its gradient, and what both take
+struct Evaluation {
+  Trajectory motion;
+  RolloutStatus status;  // of the motion
+  RolloutGradient g;
+  Work work{};
+};
+
+// false where there is none, and says why. The first call makes the memory; the fastest of a few says what the work
+// costs.
+bool Evaluate(const Task& task, const AdjointOptions& options, Simulator* simulator, Adjoint* adjoint,
+              Evaluation* out) {
+  out->work.rollout_seconds = Fastest([&] { out->status = simulator->Rollout(task.x0, task.U_guess, &out->motion); });
+  fmt::print("{}: {} knots of {:.4g} s; gradient of the guess's loss by {}\n\n", task.name, task.N,
+             simulator->knot_time(), InputsText(task.inputs));
+  if (!out->status.ok()) {
+    fmt::print("the guess cannot be simulated: {} at knot {}\n", ToString(out->status.status), out->status.knot);
+    return false;
+  }
+  out->work.seconds = Fastest([&] { adjoint->Gradient(task.x0, task.U_guess, *task.cost, options, &out->g); });
+  PrintWarnings(out->g.status.warnings);
+  if (out->g.status.ok()) return true;
+  fmt::print("there is no gradient: {} at knot {}\n", ToString(out->g.status.status), out->g.status.knot);
+  return false;
+}
+
+// where entries disagree: is it a solver that has not converged, or a switch?
+void LookForReasons(const GradientArguments& arguments, AdjointOptions options, const mjModel* model, Adjoint* adjoint,
+                    Task* task) {
+  if (model->opt.tolerance > 0) CheckConverged(task, options.level, arguments.entries);
+  if (arguments.certify) return;
+  options.certify = true;
+  RolloutGradient certified;
+  adjoint->Gradient(task->x0, task->U_guess, *task->cost, options, &certified);
+  PrintSwitches(certified.health);
+}
+
 int RunGradient(const GradientArguments& given) {
   GradientArguments arguments = given;
   if (!given.fit.motion.empty() && given.descend.empty()) arguments.descend = "gauss-newton";
@@ -306,15 +387,10 @@ int RunGradient(const GradientArguments& given) {
   if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
   const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
   const mjModel* model = parameters ? parameters->model() : task.model.get();
-  AdjointOptions options;
-  options.level = task.solver.derivative.level;
-  options.parameters = parameters.get();
-  options.memory = Bytes(arguments.memory);
-  options.window = arguments.window;
-  options.clip = arguments.clip;
+  AdjointOptions options = ReadAdjoint(arguments, task, parameters.get());
 
   SmoothModel smooth;
-  AdjointOptions truth = options;
+  const AdjointOptions truth = options;
   if (smoothing.any()) {
     smooth = MakeSmoothModel(model, smoothing);
     PrintSmoothChanges(smooth);
@@ -322,25 +398,11 @@ int RunGradient(const GradientArguments& given) {
     options.smoothing = smooth.smoothing;
   }
 
-  // the first call makes the memory; the fastest of a few says what the work costs
   Simulator simulator(model, task.context, task.substeps, 1);
-  Trajectory motion;
-  RolloutStatus status;
-  const double rollout_seconds = Fastest([&] { status = simulator.Rollout(task.x0, task.U_guess, &motion); });
-  fmt::print("{}: {} knots of {:.4g} s; gradient of the guess's loss by {}\n\n", task.name, task.N,
-             simulator.knot_time(), InputsText(task.inputs));
-  if (!status.ok()) {
-    fmt::print("the guess cannot be simulated: {} at knot {}\n", ToString(status.status), status.knot);
-    return kExitNo;
-  }
   Adjoint adjoint(model, task.context, task.substeps);
-  RolloutGradient g;
-  const double seconds = Fastest([&] { adjoint.Gradient(task.x0, task.U_guess, *task.cost, options, &g); });
-  PrintWarnings(g.status.warnings);
-  if (!g.status.ok()) {
-    fmt::print("there is no gradient: {} at knot {}\n", ToString(g.status.status), g.status.knot);
-    return kExitNo;
-  }
+  Evaluation at_guess;
+  if (!Evaluate(task, options, &simulator, &adjoint, &at_guess)) return kExitNo;
+  RolloutGradient& g = at_guess.g;
 
   // what is looked at closer is not part of the work that was timed
   if (arguments.spectral || arguments.certify) {
@@ -349,30 +411,23 @@ int RunGradient(const GradientArguments& given) {
     adjoint.Gradient(task.x0, task.U_guess, *task.cost, options, &g);
   }
 
-  PrintReport(task, parameters.get(), motion, g, {seconds, rollout_seconds});
-  for (const std::string& label : LabelFailures(model, motion, status, simulator.Diagnose(motion)))
+  PrintReport(task, parameters.get(), at_guess.motion, g, at_guess.work);
+  const auto diagnostics = simulator.Diagnose(at_guess.motion);
+  for (const std::string& label : LabelFailures(model, at_guess.motion, at_guess.status, diagnostics))
     fmt::print("note          {}\n", label);
 
   bool agrees = true;
   std::vector<LossCheckEntry> check;
+  const bool whole = g.health.clipped.empty() && g.health.dropped.empty();
   if (smoothing.any()) {
     RolloutGradient of_loss;
     adjoint.Gradient(task.x0, task.U_guess, *task.cost, truth, &of_loss);
     if (of_loss.status.ok()) PrintBias(g, of_loss);
-  }
-  const bool whole = g.health.clipped.empty() && g.health.dropped.empty();
-  if (smoothing.any()) {
     fmt::print("check         none: a smoothed gradient is not that of the loss\n");
   } else if (arguments.entries > 0 && whole) {
     check = CheckLossGradient(task, parameters.get(), g, arguments.entries);
-    PrintCheck(check, &agrees);
-    if (!agrees && model->opt.tolerance > 0) CheckConverged(&task, options.level, arguments.entries);
-    if (!agrees && !arguments.certify) {
-      options.certify = true;
-      RolloutGradient certified;
-      adjoint.Gradient(task.x0, task.U_guess, *task.cost, options, &certified);
-      PrintSwitches(certified.health);
-    }
+    agrees = PrintCheck(check);
+    if (!agrees) LookForReasons(arguments, options, model, &adjoint, &task);
   }
   std::unique_ptr<BundleGradient> average;
   if (arguments.average.chosen()) {
@@ -388,7 +443,7 @@ int RunGradient(const GradientArguments& given) {
   if (!arguments.out.empty()) {
     Save(arguments,
          {&task, parameters.get(), &g, check.empty() ? nullptr : &check, nullptr, nullptr, task.x0, task.U_guess,
-          seconds},
+          at_guess.work.seconds},
          smoothing.any() ? ToString(smoothing) : "", average.get());
   }
   return agrees ? kExitOk : kExitNo;
@@ -400,37 +455,7 @@ void AddGradientCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<GradientArguments>();
   CLI::App* command = app.add_subcommand(
       "gradient", "The gradient of a task's loss, checked against differences; --descend follows it");
-  command->footer(R"(
-The loss is the task's cost of its own guess, differentiated in one reverse sweep by what <gradient> in the task names:
-controls, start, parameters such as joint:knee/damping, body:arm/mass or option/gravity[2]; without it by all controls and
-all of the start. Entries (all parameters; of the rest the largest and some others) are compared with centred differences of
-the loss at several step sizes. With --smooth the motion is the true one and the slopes are those of a model with smoother
-contact: what they differ by is printed in place of the check, and --descend follows them (not by parameters).
-
-A robot needs no task file to be fitted to a motion:
-
-  costate gradient robot.xml --fit motion.csv --parameter body:arm/mass --parameter joint:knee/damping
-
-motion.csv has a column "time" and columns named as in a run's trajectory.csv: qpos[knee] (or knee), qvel[knee], sensor[imu].0,
-ctrl[knee]; those it has are compared, the start is its first row and is fitted too, and --descend gauss-newton follows. Controls may stand in a file
-of their own, --ctrl. `costate task robot.xml --fit … -o FILE` writes the task file.
-
---average puts noise on the controls, --average-start on the start, and prints the slope of the averaged loss: from
-gradients (order one, blind for jumps), from values alone (order zero), and their mixture of least error, with standard
-errors, beside the exact gradient. Controls beyond their limits are clamped by the model, as always. Health: how the costate
-grows or fades on its way back through time, and how often contacts or limits switched.
-
---descend then changes those inputs, within the ranges of controls and the bounds of parameters, until the loss falls no
-more: gd, gradient descent with a fixed --rate or else a line search, lbfgs, adam, whose --rate is in typical sizes (half a
-control's range), or gauss-newton, the one for fits: of starts and parameters, not of controls. With <spline knots="…"> in the task the controls are splines and their knots are what changes. One line an
-iteration; Ctrl-C keeps and saves the best. The run is saved in --out, by default runs/NAME-1, -2 … below the current folder;
-inputs.csv has what was fitted.
-
-Of a fit to a recorded motion ± is two standard errors (95 %), from what the fit leaves and how it moves with each number; what the
-motion cannot tell apart is named: only the ratio of a mass and a spring, a damper of a joint that rests.
-
-Exit code: 0 agrees; 1 disagrees, none can be judged, or there is no gradient; 2 bad input. With --descend: 0 a lower loss;
-1 none; 2 bad input; 130 interrupted.)");
+  command->footer(kGradientFooter);
   command->add_option("TASK|MODEL", arguments->file, "task file, or a robot with --fit")->required();
   CLI::Option* fit = AddFitOptions(command, &arguments->fit);
   command->add_option("--start", arguments->fit.start,

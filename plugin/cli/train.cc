@@ -22,6 +22,20 @@
 namespace costate::cli {
 namespace {
 
+constexpr char kTrainFooter[] = R"(
+<policy> in the task says what of state and sensors the policy sees (<observe>), its hidden layers, and how the starts differ
+(<spread>); without it a linear law of the whole state is trained from the task's start; --hidden and --spread take the place of
+the two. A robot with --goal, as of costate optimize, needs no task file. The mean cost over the starts falls
+along its exact gradient by the weights: the adjoint of the closed loop. At first the policy plays the task's guess. The horizon
+grows in --stages: what does not stabilize yet has slopes over long motions that say nothing; the last stage of a linear policy begins
+with the gain of the linear-quadratic problem about the guess where that costs less. One line an iteration; Ctrl-C
+keeps and saves the best.
+
+The slope along the first gradient is compared with differences. At the end the policy is tried from as many other starts. The
+run is saved in --out, by default runs/NAME-1, -2 … below the current folder; policy.json has all that another controller needs.
+
+Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)";
+
 struct TrainArguments {
   std::string file, out, method = "lbfgs";
   ReachOptions reach;
@@ -200,19 +214,7 @@ void AddTrainCommand(CLI::App& app, int* exit_code) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command =
       app.add_subcommand("train", "Train a feedback policy, linear or a small network, through the rollout");
-  command->footer(R"(
-<policy> in the task says what of state and sensors the policy sees (<observe>), its hidden layers, and how the starts differ
-(<spread>); without it a linear law of the whole state is trained from the task's start; --hidden and --spread take the place of
-the two. A robot with --goal, as of costate optimize, needs no task file. The mean cost over the starts falls
-along its exact gradient by the weights: the adjoint of the closed loop. At first the policy plays the task's guess. The horizon
-grows in --stages: what does not stabilize yet has slopes over long motions that say nothing; the last stage of a linear policy begins
-with the gain of the linear-quadratic problem about the guess where that costs less. One line an iteration; Ctrl-C
-keeps and saves the best.
-
-The slope along the first gradient is compared with differences. At the end the policy is tried from as many other starts. The
-run is saved in --out, by default runs/NAME-1, -2 … below the current folder; policy.json has all that another controller needs.
-
-Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)");
+  command->footer(kTrainFooter);
   command->add_option("TASK|MODEL", arguments->file, "task file, or a robot with --goal")->required();
   AddReachOptions(command, &arguments->reach);
   command->add_option("--spread", arguments->spread, "starts differ by at most so much [rad, m] in every position")
