@@ -1,4 +1,5 @@
-#include <costate/model.h>
+#include "core/model.h"
+
 #include <mujoco/mjxmacro.h>
 
 #include <algorithm>

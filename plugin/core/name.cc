@@ -150,15 +150,6 @@ DataPtr MakeDataAtKey(const mjModel* model, const std::string& key) {
   return data;
 }
 
-void CheckFinite(const mjModel* model, const char* what, ConstVectorRef values,
-                 std::vector<std::string> (*names)(const mjModel*), const std::string& where) {
-  for (int i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is not finite: {}{} is {} (model '{}')", what,
-                                                         names(model)[i], where, values[i], ModelName(model)));
-  }
-}
-
 std::string ElementName(const mjModel* model, int type, int id) {
   const char* name = mj_id2name(model, type, id);
   if (name != nullptr && name[0] != '\0') return name;

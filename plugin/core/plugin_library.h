@@ -20,11 +20,6 @@ void LoadEnginePlugins();
 /// Of each plugin instance of the model the plugin that it is of, by name.
 std::vector<std::string> PluginNames(const mjModel* model);
 
-/// DeserializeModel of bytes that another process may have written: they hold plugins by the order in which that one
-/// came to know them, `plugins` (of PluginNames) by name.
-/// @throws Error{kUnsupported} for a plugin that nobody has loaded and the engine does not bring.
-ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes, const std::vector<std::string>& plugins);
-
 }  // namespace costate
 
 #endif  // COSTATE_CORE_PLUGIN_LIBRARY_H_

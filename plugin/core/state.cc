@@ -1,8 +1,5 @@
 #include <costate/state.h>
 
-#include <cstdint>
-#include <string>
-
 #include "core/check.h"
 
 namespace costate {
@@ -23,24 +20,6 @@ void Set(const mjModel* model, mjData* data, const char* name, const char* symbo
 }
 
 }  // namespace
-
-// Data holds the signature of the compiled model that it was made for. Models compiled apart may still be alike, as two
-// that were read from one file: the size of the buffers tells.
-void CheckData(const mjModel* model, const mjData* data) {
-  NotNull(model);
-  if (data == nullptr) throw Error(ErrorCode::kInvalidArgument, "the data is NULL");
-  if (data->signature == model->signature) return;
-  static thread_local std::uint64_t alike[2];  // the last pair that is: making data takes long
-  if (alike[0] == model->signature && alike[1] == data->signature) return;
-  const mjtSize bytes = MakeData(model)->nbuffer;
-  if (data->nbuffer != bytes) {
-    throw Error(ErrorCode::kInvalidArgument, "the data was made for another model: it has " +
-                                                 std::to_string(data->nbuffer) + " bytes, data of model '" +
-                                                 ModelName(model) + "' has " + std::to_string(bytes));
-  }
-  alike[0] = model->signature;
-  alike[1] = data->signature;
-}
 
 VectorXd GetState(const mjModel* model, const mjData* data) { return Get(model, data, kStateSignature); }
 

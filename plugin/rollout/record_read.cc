@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/plugin_library.h"
+#include "core/model.h"
 #include "rollout/csv.h"
 #include "rollout/record_format.h"
 
