@@ -13,6 +13,7 @@
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
+#include "core/warnings.h"
 
 namespace costate::cli {
 namespace {
@@ -115,8 +116,7 @@ bool Settle(const mjModel* model, mjData* data, double* seconds) {
   for (int i = 0; i < limit && (first < 0 || i <= first + 2 * after); ++i) {
     mj_getState(&local, data, before.data(), mjSTATE_INTEGRATION);
     mj_step(&local, data);
-    const auto raised = [data](int warning) { return data->warning[warning].number > 0; };
-    if (raised(mjWARN_BADQPOS) || raised(mjWARN_BADQVEL) || raised(mjWARN_BADQACC)) {
+    if (StatusOfWarnings(data) == StepStatus::kBadState) {
       last = touching;
       break;
     }

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/engine_guard.h"
 #include "core/plugins.h"
+#include "core/warnings.h"
 
 namespace costate {
 namespace {
@@ -36,13 +37,7 @@ class Warnings {
   ~Warnings() {
     for (int i = 0; i < mjNWARNING; ++i) data_->warning[i].number += before_[i];
   }
-  StepStatus Status() const {
-    auto raised = [this](int warning) { return data_->warning[warning].number > 0; };
-    if (raised(mjWARN_BADQPOS) || raised(mjWARN_BADQVEL) || raised(mjWARN_BADQACC)) return StepStatus::kBadState;
-    if (raised(mjWARN_BADCTRL)) return StepStatus::kBadControl;
-    if (raised(mjWARN_CONTACTFULL) || raised(mjWARN_CNSTRFULL)) return StepStatus::kArenaFull;
-    return StepStatus::kOk;
-  }
+  StepStatus Status() const { return StatusOfWarnings(data_); }
 
  private:
   mjData* data_;

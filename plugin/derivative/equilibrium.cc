@@ -9,6 +9,7 @@
 #include "core/convergence.h"
 #include "core/extremes.h"
 #include "core/plugins.h"
+#include "core/warnings.h"
 
 namespace costate {
 
@@ -200,11 +201,10 @@ void FullMassMatrix(const mjModel* m, const mjData* d, Eigen::MatrixXd* M) {
 }
 
 StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat* before) {
-  const auto raised = [&](int kind) { return d->warning[kind].number > before[kind].number; };
-  if (raised(mjWARN_BADCTRL)) return StepStatus::kBadControl;
-  if (raised(mjWARN_CONTACTFULL) || raised(mjWARN_CNSTRFULL)) return StepStatus::kArenaFull;
-  if (IsBad(d->qpos, m->nq) || IsBad(d->qvel, m->nv) || IsBad(d->qacc, m->nv)) return StepStatus::kBadState;
-  return StepStatus::kOk;
+  const StepStatus status = StatusOfWarnings(d, before);
+  if (status != StepStatus::kOk) return status;
+  const bool bad = IsBad(d->qpos, m->nq) || IsBad(d->qvel, m->nv) || IsBad(d->qacc, m->nv);
+  return bad ? StepStatus::kBadState : StepStatus::kOk;
 }
 
 void Equilibrium::SetForwardOptions(mjModel* model, bool sensors) { ForwardOptions(model, sensors).Set(&model->opt); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/engine_guard.h"
+#include "core/warnings.h"
 #include "derivative/chain.h"
 #include "derivative/check_point.h"
 #include "derivative/contact_geometry.h"
@@ -236,7 +237,7 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
   const int stride = SpreadStride(columns);
   for (int done = 1, col = 0; done <= columns; ++done, col = (col + stride) % columns) {
     Column(col, &out);
-    out.value.status = ReadWarnings(data_.get());
+    out.value.status = StatusOfWarnings(data_.get());
     if (out.value.status != StepStatus::kOk) break;
     if (options_.progress && !options_.progress(done, columns)) {
       out.complete = done == columns;

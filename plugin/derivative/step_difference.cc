@@ -5,6 +5,7 @@
 
 #include "core/finite.h"
 #include "core/plugins.h"
+#include "core/warnings.h"
 
 namespace costate {
 namespace {
@@ -86,7 +87,7 @@ void StepDifference::Resize(bool step, bool sensors, StepDerivative* out) const 
 }
 
 void StepDifference::Conclude(const mjData* data, StepDerivative* out) const {
-  out->status = ReadWarnings(data);
+  out->status = StatusOfWarnings(data);
   const bool finite = IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->C) && IsFinite(out->D);
   if (out->status == StepStatus::kOk && !finite) out->status = StepStatus::kBadState;
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/warnings.h"
 #include "derivative/step_difference.h"
 
 namespace costate {
@@ -82,7 +83,7 @@ bool StepDifference::Vjp(const mjModel* model, mjData* data, const StepCovectors
   };
   for (int i = 0; i < dims.nv; ++i) out->qfrc[i] = pull(&mjData::qfrc_applied, i);
   for (int i = 6; i < nxfrc; ++i) out->xfrc[i] = pull(&mjData::xfrc_applied, i);
-  out->status = ReadWarnings(data);
+  out->status = StatusOfWarnings(data);
   return true;
 }
 
@@ -110,7 +111,7 @@ void StepDifference::ExtrapolateForces(const mjModel* model, mjData* data, const
     if (model->body_weldid[body] == 0) continue;
     for (int i = 6 * body; i < 6 * body + 6; ++i) out->xfrc[i] = pull(dims.nv + i);
   }
-  out->status = ReadWarnings(data);
+  out->status = StatusOfWarnings(data);
 }
 
 void StepDifference::ExtrapolateAcceleration(const mjModel* model, mjData* data, AccelerationDerivative* out) {
@@ -134,7 +135,7 @@ bool StepDifference::LinearizeAcceleration(const mjModel* model, mjData* data, A
   out->force.resize(dims.nv, dims.nv);
   if (extrapolate_) ExtrapolateAcceleration(model, data, out);
   else DifferenceAcceleration(model, data, out);
-  out->status = ReadWarnings(data);
+  out->status = StatusOfWarnings(data);
   if (out->status == StepStatus::kOk && !(out->x.allFinite() && out->u.allFinite()))
     out->status = StepStatus::kBadState;
   return true;
@@ -224,7 +225,7 @@ bool StepDifference::LinearizeInverse(const mjModel* model, mjData* data, ConstV
       }
     }
   }
-  out->status = ReadWarnings(data);
+  out->status = StatusOfWarnings(data);
   return true;
 }
 

@@ -1,4 +1,5 @@
 // Level 3 by parameters: whole converged steps of models moved along θ.
+#include "core/warnings.h"
 #include "derivative/parameter_difference.h"
 #include "derivative/step_difference.h"
 
@@ -35,7 +36,7 @@ StepStatus StepDifference::FailedParameters(const mjModel* model, mjData* data, 
       if (Ps) Ps->col(k) += points[i].weight * (sensors_[1] - sensors_[0]);
     }
   }
-  return ReadWarnings(data);
+  return StatusOfWarnings(data);
 }
 
 // (D5)
@@ -49,7 +50,7 @@ StepStatus StepDifference::ParameterLadders(mjData* data, ParameterDifference* t
     if (P) P->col(k) = along_.head(dims.ndx);
     if (Ps) Ps->col(k) = along_.tail(dims.ns);
   }
-  return ReadWarnings(data);
+  return StatusOfWarnings(data);
 }
 
 bool StepDifference::Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P,

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/extremes.h"
+#include "core/warnings.h"
 #include "derivative/equilibrium.h"
 
 namespace costate {
@@ -397,9 +398,9 @@ const char* StepQuotients::Along(ParameterStencils* stencils, int k, VectorXd* o
       begin += size;
     }
     if (!poor || !column.smooth()) break;
-    if (ReadWarnings(data_) != StepStatus::kOk) break;
+    if (StatusOfWarnings(data_) != StepStatus::kOk) break;
     column = Differences(stencils, k, reach);
-    if (ReadWarnings(data_) != StepStatus::kOk) {  // models that cannot be stepped say nothing of this one
+    if (StatusOfWarnings(data_) != StepStatus::kOk) {  // models that cannot be stepped say nothing of this one
       ClearWarnings(data_);
       break;
     }

@@ -336,16 +336,4 @@ void FineStateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1
   }
 }
 
-void ClearWarnings(mjData* data) {
-  for (mjWarningStat& warning : data->warning) warning.number = 0;
-}
-
-StepStatus ReadWarnings(const mjData* data) {
-  auto raised = [data](int warning) { return data->warning[warning].number > 0; };
-  if (raised(mjWARN_BADQPOS) || raised(mjWARN_BADQVEL) || raised(mjWARN_BADQACC)) return StepStatus::kBadState;
-  if (raised(mjWARN_BADCTRL)) return StepStatus::kBadControl;
-  if (raised(mjWARN_CONTACTFULL) || raised(mjWARN_CNSTRFULL)) return StepStatus::kArenaFull;
-  return StepStatus::kOk;
-}
-
 }  // namespace costate

@@ -150,10 +150,6 @@ void StateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, Co
 void FineStateQuotient(const mjModel* model, const Dims& dims, ConstVectorRef x1, ConstVectorRef x0, double h,
                        VectorRef column);
 
-/// Counters to zero, and what they gained since: what the engine reported.
-void ClearWarnings(mjData* data);
-StepStatus ReadWarnings(const mjData* data);
-
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_STEP_STENCIL_H_
