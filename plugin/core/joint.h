@@ -1,4 +1,4 @@
-// How many numbers a joint has.
+// How many numbers a joint has, and which of them turn together.
 #ifndef COSTATE_CORE_JOINT_H_
 #define COSTATE_CORE_JOINT_H_
 
@@ -9,6 +9,23 @@ namespace costate {
 /// Velocities, and positions, of a joint of this type (mjtJoint): free, ball, slide, hinge.
 inline int JointDofs(int type) { return type == mjJNT_FREE ? 6 : type == mjJNT_BALL ? 3 : 1; }
 inline int JointPositions(int type) { return type == mjJNT_FREE ? 7 : type == mjJNT_BALL ? 4 : 1; }
+
+/// Velocities that are each by themselves; those behind them, of free and ball joints, turn together.
+inline int JointLinearDofs(int type) { return type == mjJNT_FREE ? 3 : type == mjJNT_BALL ? 0 : 1; }
+
+/// First dof of the group that turns together with this one: where there is none, itself.
+inline int GroupBegin(const mjModel* model, int dof) {
+  const int joint = model->dof_jntid[dof];
+  const int rotation = model->jnt_dofadr[joint] + JointLinearDofs(model->jnt_type[joint]);
+  return dof < rotation ? dof : rotation;
+}
+
+/// One past the last dof of that group.
+inline int GroupEnd(const mjModel* model, int dof) {
+  const int begin = GroupBegin(model, dof), joint = model->dof_jntid[dof];
+  const bool turns = begin == model->jnt_dofadr[joint] + JointLinearDofs(model->jnt_type[joint]);
+  return begin + (turns ? 3 : 1);
+}
 
 }  // namespace costate
 

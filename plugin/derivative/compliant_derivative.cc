@@ -1,4 +1,5 @@
 // ∂ of the forces of costate.smooth_contact. Equations (Y5)–(Y7) of README.md.
+#include "core/joint.h"
 #include "core/plugins.h"
 #include "derivative/chain.h"
 #include "derivative/compliant_contact.h"
@@ -8,14 +9,6 @@
 
 namespace costate {
 namespace {
-
-// first dof of the group whose axes turn together
-int GroupBegin(const mjModel* m, int dof) {
-  const int joint = m->dof_jntid[dof], begin = m->jnt_dofadr[joint];
-  if (m->jnt_type[joint] == mjJNT_BALL) return begin;
-  if (m->jnt_type[joint] == mjJNT_FREE && dof >= begin + 3) return begin + 3;
-  return dof;
-}
 
 // one feature of a pair, with what all its columns share
 class TouchDerivative {

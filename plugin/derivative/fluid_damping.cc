@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/joint.h"
 #include "derivative/chain.h"
 #include "derivative/effective_mass.h"
 #include "derivative/fluid.h"
@@ -228,9 +229,8 @@ void FluidDamping::AddPartColumns(const mjModel* m, const mjData* d, const Part&
   // velocities before each dof's group: a ball or free rotation is a group of three
   Vec6 V = Vec6::Zero(), A = Vec6::Zero();
   for (int k = 0; k < n; k++) {
-    const int i = dof_[k], joint = m->dof_jntid[i], offset = i - m->jnt_dofadr[joint];
-    const bool rotation = m->jnt_type[joint] == mjJNT_BALL || (m->jnt_type[joint] == mjJNT_FREE && offset >= 3);
-    const bool follows = rotation && offset != (m->jnt_type[joint] == mjJNT_FREE ? 3 : 0);
+    const int i = dof_[k];
+    const bool follows = GroupBegin(m, i) != i;
     const Vec6Map S(d->cdof + 6 * i);
     motion_[k] = part.frame * S;
     before_[k] = follows ? before_[k - 1] : V;
@@ -244,17 +244,14 @@ void FluidDamping::AddPartColumns(const mjModel* m, const mjData* d, const Part&
   const Vec6 W = part.frame.transpose() * force;
 
   for (int c = 0; c < n; c++) {
-    const int j = dof_[c], joint = m->dof_jntid[j];
+    const int j = dof_[c];
     const Vec6Map S(d->cdof + 6 * j);
     Vec6 dl = part.frame * CrossMotion(before_[c], S);
     dl.tail<3>() += part.frame.topLeftCorner<3, 3>() * S.head<3>().cross(part.wind);
     const Vec6 dx = part.frame * CrossMotion(applied_before_[c], S);
     const Vec6 by_q = T * dl + part.slope * dx, by_v = T * motion_[c];
 
-    // first dof of j's group
-    int group = j;
-    if (m->jnt_type[joint] == mjJNT_BALL) group = m->jnt_dofadr[joint];
-    if (m->jnt_type[joint] == mjJNT_FREE && j >= m->jnt_dofadr[joint] + 3) group = m->jnt_dofadr[joint] + 3;
+    const int group = GroupBegin(m, j);
     for (int r = 0; r < n; r++) {
       const int i = dof_[r];
       if (alone >= 0 && alone != i) continue;

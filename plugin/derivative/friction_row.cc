@@ -2,6 +2,7 @@
 
 #include <costate/model.h>
 
+#include "core/joint.h"
 #include "derivative/chain.h"
 #include "derivative/contact_block.h"
 #include "derivative/equilibrium.h"
@@ -18,10 +19,9 @@ bool IsContact(int type) { return type == mjCNSTR_CONTACT_PYRAMIDAL || type == m
 FrictionRows::FrictionRows(const mjModel* model)
     : nv_(static_cast<int>(model->nv)), velocity_(model->nbody), group_(model->nv), fixed_(model->nv, 0) {
   for (int j = 0; j < nv_; j++) {
-    const int joint = model->dof_jntid[j], first = model->jnt_dofadr[joint], type = model->jnt_type[joint];
-    const int rotation = first + (type == mjJNT_FREE ? 3 : 0);
-    fixed_[j] = type == mjJNT_FREE && j < rotation;
-    group_[j] = (type == mjJNT_BALL || type == mjJNT_FREE) && j >= rotation ? rotation : j;
+    const int joint = model->dof_jntid[j];
+    fixed_[j] = model->jnt_type[joint] == mjJNT_FREE && j < model->jnt_dofadr[joint] + 3;
+    group_[j] = GroupBegin(model, j);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/joint.h"
 #include "core/simd.h"
 #include "derivative/plant.h"
 
@@ -17,7 +18,7 @@ void PositionRows(const mjModel* m, const mjtNum* v, double h, const Eigen::Ref<
   }
   for (int j = 0; j < m->njnt; j++) {
     const int adr = m->jnt_dofadr[j], type = m->jnt_type[j];
-    const int linear = type == mjJNT_BALL ? 0 : type == mjJNT_FREE ? 3 : 1;
+    const int linear = JointLinearDofs(type);
     for (int k = adr; k < adr + linear; k++) out(k, k) += 1;
     if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
 
@@ -39,7 +40,7 @@ template <typename Single, typename Rotation>
 void ForPositions(const mjModel* m, const mjtNum* v, double h, Single single, Rotation rotation) {
   for (int j = 0; j < m->njnt; j++) {
     const int adr = m->jnt_dofadr[j], type = m->jnt_type[j];
-    const int linear = type == mjJNT_BALL ? 0 : type == mjJNT_FREE ? 3 : 1;
+    const int linear = JointLinearDofs(type);
     for (int k = adr; k < adr + linear; k++) single(k);
     if (type != mjJNT_BALL && type != mjJNT_FREE) continue;
     Eigen::Matrix<double, 3, 3, Eigen::RowMajor> Dq, Dv;

@@ -1,5 +1,6 @@
 #include "derivative/moment.h"
 
+#include "core/joint.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -53,12 +54,7 @@ MomentBuilder::MomentBuilder(const mjModel* m)
       slot_(m->nv, -1),
       mask_(m->nv, 0) {
   std::vector<int> group(nv_);
-  for (int j = 0; j < m->njnt; j++) {
-    const int at = m->jnt_dofadr[j], type = m->jnt_type[j];
-    const int singles = type == mjJNT_FREE ? 3 : type == mjJNT_BALL ? 0 : 1;
-    for (int n = 0; n < singles; n++) group[at + n] = at + n;
-    for (int n = 0; n < 3 && singles != 1; n++) group[at + singles + n] = at + singles;
-  }
+  for (int i = 0; i < nv_; i++) group[i] = GroupBegin(m, i);
   const auto set = [&](int i, int j, int value) {
     order_[static_cast<std::size_t>(i) * nv_ + j] = static_cast<signed char>(value);
   };

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/extremes.h"
+#include "core/joint.h"
 #include "core/warnings.h"
 #include "derivative/equilibrium.h"
 
@@ -147,7 +148,7 @@ void StepQuotients::MeasureNoise(int samples) {
   const int n = dims_.nv + dims_.na;
   for (int i = 0; i < dims_.nv; ++i) {
     const int joint = m->dof_jntid[i], offset = i - m->jnt_dofadr[joint];
-    const bool rotation = m->jnt_type[joint] == mjJNT_BALL || (m->jnt_type[joint] == mjJNT_FREE && offset >= 3);
+    const bool rotation = offset >= JointLinearDofs(m->jnt_type[joint]);
     noise_[i] += kUnitRoundoff * (rotation ? 1 : std::abs(next_[m->jnt_qposadr[joint] + offset]));
   }
   noise_.segment(dims_.nv, n) += kUnitRoundoff * next_.tail(n).cwiseAbs();

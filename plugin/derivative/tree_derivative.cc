@@ -1,5 +1,6 @@
 #include "derivative/tree_derivative.h"
 
+#include "core/joint.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -16,15 +17,7 @@ TreeDerivative::TreeDerivative(const mjModel* model) {
         static_cast<int>(j / BlockedMatrix::kWidth * BlockedMatrix::Stride(nv) + j % BlockedMatrix::kWidth));
   group_.resize(nv);
   group_end_.resize(nv);
-  for (int j = 0; j < model->njnt; j++) {
-    const int at = model->jnt_dofadr[j], type = model->jnt_type[j];
-    const int singles = type == mjJNT_FREE ? 3 : type == mjJNT_BALL ? 0 : 1;
-    for (int n = 0; n < singles; n++) group_[at + n] = at + n, group_end_[at + n] = at + n + 1;
-    if (type == mjJNT_FREE || type == mjJNT_BALL) {
-      for (int n = 0; n < 3; n++)
-        group_[at + singles + n] = at + singles, group_end_[at + singles + n] = at + singles + 3;
-    }
-  }
+  for (int i = 0; i < nv; i++) group_[i] = GroupBegin(model, i), group_end_[i] = GroupEnd(model, i);
 }
 
 // the pass from the root up

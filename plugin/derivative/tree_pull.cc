@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/joint.h"
 #include "derivative/plant.h"
 #include "derivative/spatial_lanes.h"
 
@@ -179,12 +180,7 @@ TreePull::TreePull(const mjModel* m) : group_end_(m->nv), body_(m->nbody) {
     chain_.push_back({rests ? -1 : parent, begin, begin + m->body_dofnum[b]});
     body_[b].motion = Lanes6::Zero();
   }
-  for (int j = 0; j < m->njnt; j++) {
-    const int at = m->jnt_dofadr[j], type = m->jnt_type[j];
-    const int singles = type == mjJNT_FREE ? 3 : type == mjJNT_BALL ? 0 : 1;
-    for (int n = 0; n < singles; n++) group_end_[at + n] = at + n + 1;
-    for (int n = 0; n < 3 && singles != 1; n++) group_end_[at + singles + n] = at + singles + 3;
-  }
+  for (int i = 0; i < m->nv; i++) group_end_[i] = GroupEnd(m, i);
 }
 
 void TreePull::Start(const mjModel* m, const mjData* d, const TreeInput& input, const TreeDerivative& tree,
