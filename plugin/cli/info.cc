@@ -15,6 +15,7 @@
 #include "cli/terminal.h"
 #include "core/actuator_range.h"
 #include "core/collision_filter.h"
+#include "core/element.h"
 
 namespace costate::cli {
 namespace {
@@ -103,10 +104,9 @@ std::string Joined(const std::vector<std::string>& names, std::size_t most) {
   return text;
 }
 
-void PrintNamed(const mjModel* model, const char* label, int type, mjtSize n) {
-  std::vector<std::string> names;
-  for (int i = 0; i < n; ++i) names.push_back(ElementName(model, type, i));
-  PrintRow(label, n > 0 ? fmt::format("{}: {}", n, Joined(names, 24)) : "none");
+void PrintNamed(const mjModel* model, const char* label, int type) {
+  const std::vector<std::string> names = ElementNames(model, type);
+  PrintRow(label, names.empty() ? "none" : fmt::format("{}: {}", names.size(), Joined(names, 24)));
 }
 
 // f(), with a word on a terminal: of thousands of dofs it takes a minute
@@ -184,8 +184,8 @@ int RunInfo(const std::string& file) {
   fmt::print("model '{}' ({})\n", ModelName(model.get()), file);
   PrintContents(model.get());
   PrintActuators(model.get());
-  PrintNamed(model.get(), "sensors", mjOBJ_SENSOR, model->nsensor);
-  PrintNamed(model.get(), "keyframes", mjOBJ_KEY, model->nkey);
+  PrintNamed(model.get(), "sensors", mjOBJ_SENSOR);
+  PrintNamed(model.get(), "keyframes", mjOBJ_KEY);
   PrintLevels(model.get());
   PrintCertificate(model.get());
   PrintNonSmoothness(model.get());

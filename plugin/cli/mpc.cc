@@ -14,7 +14,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
-#include "core/did_you_mean.h"
+#include "core/element.h"
 #include "core/number.h"
 #include "optimizer/task_mpc.h"
 #include "rollout/csv.h"
@@ -85,13 +85,8 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
   std::vector<MpcPush> pushes;
   for (std::size_t i = 0; i < words.size(); i += 6) {
     MpcPush push;
-    push.body = mj_name2id(m, mjOBJ_BODY, words[i].c_str());
-    if (push.body <= 0) {
-      std::vector<std::string> names;
-      for (int body = 1; body < m->nbody; body++) names.push_back(ElementName(m, mjOBJ_BODY, body));
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("--push: model '{}' has no body '{}' that can be pushed{}",
-                                                           ModelName(m), words[i], DidYouMean(words[i], names)));
-    }
+    push.body = FindNamed(m, mjOBJ_BODY, "body", words[i], "--push: ");
+    if (push.body == 0) throw Error(ErrorCode::kInvalidArgument, "--push: the world does not move");
     double* numbers[] = {&push.force[0], &push.force[1], &push.force[2], &push.begin, &push.end};
     for (std::size_t k = 0; k < 5; k++) {
       const std::string& word = words[i + 1 + k];

@@ -1,15 +1,14 @@
-// Names of elements and of the entries of x, dx, u and s; keyframes by name.
+// Names of elements and of the entries of x, dx, u and s; nearest names; data at a keyframe.
 #include <costate/model.h>
 #include <costate/state.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 
 #include "core/check.h"
-#include "core/did_you_mean.h"
+#include "core/element.h"
 #include "core/engine_guard.h"
 
 namespace costate {
@@ -93,35 +92,6 @@ int EditDistance(const std::string& a, const std::string& b) {
   return cost[n][m];
 }
 
-// ", did you mean 'home'?" or the list when it is short
-std::string KeyHint(const mjModel* model, const std::string& key) {
-  Names names;
-  for (int i = 0; i < model->nkey; ++i) names.push_back(ElementName(model, mjOBJ_KEY, i));
-  if (names.empty()) return " (it has no keyframes)";
-  const std::string meant = DidYouMean(key, names);
-  if (!meant.empty()) return meant;
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return " (it has " + list + ")";
-}
-
-int FindKey(const mjModel* model, const std::string& key) {
-  const int named = mj_name2id(NotNull(model), mjOBJ_KEY, key.c_str());
-  if (named >= 0) return named;
-  for (int i = 0; i < model->nkey; ++i) {  // one without a name, as tables call it
-    if (ElementName(model, mjOBJ_KEY, i) == key) return i;
-  }
-  int number = -1;
-  const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), number);
-  if (code == std::errc() && end == key.data() + key.size() && number >= 0) {
-    if (number < model->nkey) return number;
-    throw Error(ErrorCode::kInvalidArgument, "there is no keyframe " + key + ": model '" + ModelName(model) + "' has " +
-                                                 std::to_string(model->nkey));
-  }
-  throw Error(ErrorCode::kInvalidArgument,
-              "model '" + ModelName(model) + "' has no keyframe '" + key + "'" + KeyHint(model, key));
-}
-
 // every number of a keyframe must be one that the engine can step from
 void CheckKeyNumbers(const mjModel* model, const mjData* data, const std::string& key) {
   auto check = [&key](const mjtNum* values, int n, auto&& name) {
@@ -142,7 +112,7 @@ void CheckKeyNumbers(const mjModel* model, const mjData* data, const std::string
 }  // namespace
 
 DataPtr MakeDataAtKey(const mjModel* model, const std::string& key) {
-  const int id = FindKey(model, key);
+  const int id = FindNamedOrNumbered(NotNull(model), mjOBJ_KEY, "keyframe", key);
   DataPtr data = MakeData(model);
   EngineGuard guard(data.get());
   mj_resetDataKeyframe(model, data.get(), id);

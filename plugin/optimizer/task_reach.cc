@@ -8,6 +8,7 @@
 #include <optional>
 #include <pugixml.hpp>
 
+#include "core/element.h"
 #include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/position_servo.h"
@@ -80,8 +81,7 @@ const std::vector<std::string> kGoalQuantities{"pos", "quat", "xaxis", "yaxis", 
 
 // "it has home, crouch"
 std::string KeysText(const mjModel* model) {
-  std::vector<std::string> keys;
-  for (int i = 0; i < model->nkey; ++i) keys.push_back(ElementName(model, mjOBJ_KEY, i));
+  const std::vector<std::string> keys = ElementNames(model, mjOBJ_KEY);
   return keys.empty() ? "it has none" : "it has " + JoinWords(keys);
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/did_you_mean.h"
+#include "core/element.h"
 #include "core/number.h"
 #include "optimizer/pose.h"
 #include "optimizer/task_csv.h"
@@ -102,12 +103,7 @@ std::vector<Component> SelectWord(const XmlElement& element, const mjModel* mode
   const bool of_joint = vector == "qpos" || vector == "qvel";
   const int type = of_joint ? mjOBJ_JOINT : mjOBJ_ACTUATOR;
   const char* kind = of_joint ? "joint" : "actuator";
-  int id = mj_name2id(model, type, word.c_str());
-
-  // one without a name by that which messages and tables give it: "joint 0"
-  for (int i = 0; id < 0 && i < (of_joint ? model->njnt : model->nactuator); ++i) {
-    if (ElementName(model, type, i) == word) id = i;
-  }
+  const int id = ElementId(model, type, word);
   if (id >= 0) {
     for (const Component& component : all) {
       if (Belongs(model, vector, id, component)) chosen.push_back(component);
@@ -145,9 +141,7 @@ std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* 
   if (text == "all") return all;
   std::vector<Component> chosen;
   const bool of_joint = piece.vector == "qpos" || piece.vector == "qvel";
-  std::vector<std::string> names;
-  for (int i = 0; i < (of_joint ? model->njnt : model->nactuator); ++i)
-    names.push_back(ElementName(model, of_joint ? mjOBJ_JOINT : mjOBJ_ACTUATOR, i));
+  const std::vector<std::string> names = ElementNames(model, of_joint ? mjOBJ_JOINT : mjOBJ_ACTUATOR);
   for (const std::string& word : SplitNames(text, names)) {
     for (Component& component : SelectWord(piece.element, model, piece.vector, word, all)) {
       for (const Component& other : chosen) {
@@ -164,8 +158,7 @@ std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* 
 std::vector<Component> SensorComponents(const XmlElement& element, const std::string& sensor, const mjModel* model) {
   const int id = mj_name2id(model, mjOBJ_SENSOR, sensor.c_str());
   if (id < 0) {
-    std::vector<std::string> names;
-    for (int i = 0; i < model->nsensor; ++i) names.push_back(ElementName(model, mjOBJ_SENSOR, i));
+    const std::vector<std::string> names = ElementNames(model, mjOBJ_SENSOR);
     element.Fail(
         fmt::format("no sensor '{}'{}", sensor, names.empty() ? " (the model has none)" : Suggestion(sensor, names)));
   }

@@ -252,20 +252,6 @@ std::vector<std::string> Kinds() {
   return kinds;
 }
 
-int ElementCount(const mjModel* m, int object) {
-  switch (object) {
-    case mjOBJ_BODY: return static_cast<int>(m->nbody);
-    case mjOBJ_JOINT: return static_cast<int>(m->njnt);
-    case mjOBJ_GEOM: return static_cast<int>(m->ngeom);
-    case mjOBJ_SITE: return static_cast<int>(m->nsite);
-    case mjOBJ_PAIR: return static_cast<int>(m->npair);
-    case mjOBJ_EQUALITY: return static_cast<int>(m->neq);
-    case mjOBJ_TENDON: return static_cast<int>(m->ntendon);
-    case mjOBJ_ACTUATOR: return static_cast<int>(m->nactuator);
-    default: return 1;
-  }
-}
-
 bool EntersPosition(const Field& field) {
   static const std::set<std::string> later = {
       "dof_damping",       "dof_dampingpoly",      "jnt_stiffness",   "jnt_stiffnesspoly",  "qpos_spring",

@@ -46,7 +46,6 @@ const std::vector<Field>& Fields();
 /// mjtObj of a kind; −1 for "option". @return false for an unknown kind.
 bool ObjectOfKind(const std::string& kind, int* object);
 std::vector<std::string> Kinds();
-int ElementCount(const mjModel* model, int object);
 
 /// Does the engine read this field in its position stage (kinematics, contacts, M, rows), or only later?
 bool EntersPosition(const Field& field);

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "core/did_you_mean.h"
+#include "core/element.h"
 #include "parameter/parameter_set.h"
 
 namespace costate {

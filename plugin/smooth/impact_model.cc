@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/convergence.h"
-#include "core/did_you_mean.h"
+#include "core/element.h"
 #include "derivative/check_point.h"
 
 namespace costate {
@@ -46,14 +46,7 @@ void CheckImpactModel(const mjModel* model) {
 std::vector<bool> ImpactGeoms(const mjModel* model, const ImpactOptions& options) {
   std::vector<bool> of(model->ngeom, options.geoms.empty());
   for (const std::string& name : options.geoms) {
-    const int geom = mj_name2id(model, mjOBJ_GEOM, name.c_str());
-    if (geom < 0) {
-      std::vector<std::string> names;
-      for (int i = 0; i < model->ngeom; ++i) names.push_back(ElementName(model, mjOBJ_GEOM, i));
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("model '{}' has no geom '{}'{}", ModelName(model), name, DidYouMean(name, names)));
-    }
-    of[geom] = true;
+    of[FindNamed(model, mjOBJ_GEOM, "geom", name)] = true;
   }
   return of;
 }

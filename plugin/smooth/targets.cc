@@ -5,20 +5,15 @@
 #include <utility>
 
 #include "core/collision_filter.h"
-#include "core/did_you_mean.h"
+#include "core/element.h"
 #include "core/joint.h"
 #include "smooth/add_pairs.h"
 
 namespace costate {
 namespace {
 
-int FindNamed(const mjModel* m, int type, mjtSize count, const char* what, const std::string& name) {
-  const int id = mj_name2id(m, type, name.c_str());
-  if (id >= 0) return id;
-  std::vector<std::string> names;
-  for (int i = 0; i < count; i++) names.push_back(ElementName(m, type, i));
-  throw Error(ErrorCode::kInvalidArgument, std::string("smoothing: model '") + ModelName(m) + "' has no " + what +
-                                               " '" + name + "'" + DidYouMean(name, names));
+int FindTarget(const mjModel* m, int type, const char* what, const std::string& name) {
+  return FindNamed(m, type, what, name, "smoothing: ");
 }
 
 std::vector<int> AllBelow(mjtSize n) {
@@ -57,14 +52,14 @@ std::set<std::pair<int, int>> NamedContacts(const mjModel* m, const SmoothTarget
   std::set<std::pair<int, int>> out;
   const auto add = [&](int a, int b) { out.insert({std::min(a, b), std::max(a, b)}); };
   for (const std::string& name : targets.geoms) {
-    const int g = FindNamed(m, mjOBJ_GEOM, m->ngeom, "geom", name);
+    const int g = FindTarget(m, mjOBJ_GEOM, "geom", name);
     for (int other = 0; other < m->ngeom; other++) {
       if (FindPair(m, g, other) >= 0 || MayTouch(m, g, other)) add(g, other);
     }
   }
   for (const SmoothTargets::GeomPair& pair : targets.pairs) {
-    const int a = FindNamed(m, mjOBJ_GEOM, m->ngeom, "geom", pair.geom1);
-    const int b = FindNamed(m, mjOBJ_GEOM, m->ngeom, "geom", pair.geom2);
+    const int a = FindTarget(m, mjOBJ_GEOM, "geom", pair.geom1);
+    const int b = FindTarget(m, mjOBJ_GEOM, "geom", pair.geom2);
     if (FindPair(m, a, b) < 0 && !MayTouch(m, a, b)) {
       throw Error(ErrorCode::kInvalidArgument, "smoothing: geoms '" + pair.geom1 + "' and '" + pair.geom2 +
                                                    "' never touch: their masks, bodies or an exclusion forbid it");
@@ -90,9 +85,9 @@ ModelPtr ResolveTargets(const mjModel* m, const SmoothContact& options, SmoothEl
     for (int t = 0; t < m->ntendon; t++) AddTendon(m, t, out);
     return CopyModel(m);
   }
-  for (const std::string& name : targets.joints) AddJoint(m, FindNamed(m, mjOBJ_JOINT, m->njnt, "joint", name), out);
+  for (const std::string& name : targets.joints) AddJoint(m, FindTarget(m, mjOBJ_JOINT, "joint", name), out);
   for (const std::string& name : targets.tendons)
-    AddTendon(m, FindNamed(m, mjOBJ_TENDON, m->ntendon, "tendon", name), out);
+    AddTendon(m, FindTarget(m, mjOBJ_TENDON, "tendon", name), out);
   if (targets.geoms.empty() && targets.pairs.empty()) return CopyModel(m);
 
   RefuseNamed(m, options);

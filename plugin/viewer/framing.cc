@@ -1,13 +1,10 @@
 #include "viewer/framing.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 
-#include "core/did_you_mean.h"
+#include "core/element.h"
 #include "core/engine_guard.h"
 
 namespace costate::viewer {
@@ -23,27 +20,7 @@ constexpr double kRoomForGoals = 1.6;  // how much further away the camera may s
 constexpr int kMaxSamples = 400;       // poses looked at along a motion
 constexpr double kPreview = 2;         // [s] of a live simulation that the first picture has to hold …
 constexpr double kPatience = 0.5;      // … unless computing them takes longer [s]
-constexpr int kMostListed = 10;        // names in an error
 constexpr double kDegree = mjPI / 180;
-
-// an element's id by name or number; the error names the nearest, or all where they are few
-int FindElement(const mjModel* model, mjtObj type, const char* kind, int count, const std::string& name) {
-  int id = mj_name2id(model, type, name.c_str());
-  if (id >= 0) return id;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-  if (error == std::errc() && end == name.data() + name.size() && id >= 0 && id < count) return id;
-
-  std::vector<std::string> names;
-  for (int i = 0; i < count; ++i) names.push_back(ElementName(model, type, i));
-  const std::string meant = DidYouMean(name, names);
-  std::string message = fmt::format("no {} '{}' in model '{}', which has {}", kind, name, ModelName(model), count);
-  if (!meant.empty()) {
-    message += meant;
-  } else if (count > 0 && count <= kMostListed) {
-    message += fmt::format(": {}", fmt::join(names, ", "));
-  }
-  throw Error(ErrorCode::kInvalidArgument, message);
-}
 
 bool IsMobile(const mjModel* model, int body) {
   const int weld = model->body_weldid[body];
@@ -251,7 +228,7 @@ Framing::Framing(const ViewSource& shown, const mjvOption& option, const CameraO
   // a camera of the model knows its own place
   if (!camera.camera.empty()) {
     camera_.type = mjCAMERA_FIXED;
-    camera_.fixedcamid = FindElement(model_, mjOBJ_CAMERA, "camera", model_->ncam, camera.camera);
+    camera_.fixedcamid = FindNamedOrNumbered(model_, mjOBJ_CAMERA, "camera", camera.camera);
     return;
   }
 
@@ -265,7 +242,7 @@ Framing::Framing(const ViewSource& shown, const mjvOption& option, const CameraO
   std::vector<Box> boxes;
   std::vector<Vector3d> body_path;
   if (camera.follow != "auto" && camera.follow != "always" && camera.follow != "never") {
-    body_ = FindElement(model_, mjOBJ_BODY, "body", model_->nbody, camera.follow);
+    body_ = FindNamedOrNumbered(model_, mjOBJ_BODY, "body", camera.follow);
   }
   for (int t = 0; t < knots; t += stride_) {
     Pose(model_, data.get(), source.trajectory.X.col(t));

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "core/element.h"
 #include "support/engine_test.h"
 
 namespace costate {
@@ -92,6 +93,19 @@ TEST_F(NameTest, ElementsAreNamedByTypeAndNumberWhenTheyHaveNoName) {
   EXPECT_EQ(ElementName(model.get(), mjOBJ_SITE, 0), "tip");
   EXPECT_EQ(ElementName(model.get(), mjOBJ_GEOM, 1), "geom 1");
   EXPECT_EQ(ElementName(model.get(), mjOBJ_BODY, 99), "body 99");
+}
+
+TEST_F(NameTest, ElementsAreFoundByTheNamesThatErrorsList) {
+  const ModelPtr model = LoadModelFromString(kActuators);
+  EXPECT_EQ(FindNamed(model.get(), mjOBJ_SITE, "site", "tip"), 0);
+  EXPECT_EQ(FindNamed(model.get(), mjOBJ_GEOM, "geom", "geom 1"), 1);
+  EXPECT_EQ(FindNamedOrNumbered(model.get(), mjOBJ_GEOM, "geom", "1"), 1);
+  const auto code = ErrorCode::kInvalidArgument;
+  EXPECT_ERROR(FindNamed(model.get(), mjOBJ_SITE, "site", "tib", "task: "), code, "task: model '",
+               "has no site 'tib', did you mean 'tip'?");
+  EXPECT_ERROR(FindNamed(model.get(), mjOBJ_SITE, "site", "1"), code, "has no site '1' (it has tip");
+  EXPECT_ERROR(FindNamed(model.get(), mjOBJ_CAMERA, "camera", "top"), code, "(it has no cameras)");
+  EXPECT_ERROR(FindNamedOrNumbered(model.get(), mjOBJ_SITE, "site", "99"), code, "there is no site 99", "has 1");
 }
 
 TEST_F(NameTest, NearestNameForgivesTyposAndWhatIsLeftOut) {

@@ -1,0 +1,80 @@
+#include "core/element.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/did_you_mean.h"
+
+namespace costate {
+namespace {
+
+constexpr std::size_t kMostListed = 10;  // names in an error
+
+// ", did you mean 'home'?", or what there is
+std::string ElementHint(const char* what, const std::string& name, std::vector<std::string> names) {
+  if (names.empty()) return fmt::format(" (it has no {}s)", what);
+  const std::string meant = DidYouMean(name, names);
+  if (!meant.empty()) return meant;
+  const std::size_t count = names.size();
+  if (count > kMostListed) names.resize(kMostListed);
+  return fmt::format(" (it has {}{})", fmt::join(names, ", "),
+                     count > kMostListed ? fmt::format(" and {} more", count - kMostListed) : "");
+}
+
+}  // namespace
+
+int ElementCount(const mjModel* m, int type) {
+  switch (type) {
+    case mjOBJ_BODY: return static_cast<int>(m->nbody);
+    case mjOBJ_JOINT: return static_cast<int>(m->njnt);
+    case mjOBJ_GEOM: return static_cast<int>(m->ngeom);
+    case mjOBJ_SITE: return static_cast<int>(m->nsite);
+    case mjOBJ_CAMERA: return static_cast<int>(m->ncam);
+    case mjOBJ_PAIR: return static_cast<int>(m->npair);
+    case mjOBJ_EQUALITY: return static_cast<int>(m->neq);
+    case mjOBJ_TENDON: return static_cast<int>(m->ntendon);
+    case mjOBJ_ACTUATOR: return static_cast<int>(m->nactuator);
+    case mjOBJ_SENSOR: return static_cast<int>(m->nsensor);
+    case mjOBJ_KEY: return static_cast<int>(m->nkey);
+    default: return 0;
+  }
+}
+
+std::vector<std::string> ElementNames(const mjModel* model, int type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < ElementCount(model, type); ++i) names.push_back(ElementName(model, type, i));
+  return names;
+}
+
+int ElementId(const mjModel* model, int type, const std::string& name) {
+  int id = mj_name2id(model, type, name.c_str());
+
+  // one without a name as messages and tables call it
+  for (int i = 0; id < 0 && i < ElementCount(model, type); ++i) {
+    if (ElementName(model, type, i) == name) id = i;
+  }
+  return id;
+}
+
+int FindNamed(const mjModel* model, int type, const char* what, const std::string& name, const std::string& on) {
+  const int id = ElementId(model, type, name);
+  if (id >= 0) return id;
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}model '{}' has no {} '{}'{}", on, ModelName(model), what,
+                                                       name, ElementHint(what, name, ElementNames(model, type))));
+}
+
+int FindNamedOrNumbered(const mjModel* model, int type, const char* what, const std::string& name) {
+  int number = -1;
+  const char* end = name.data() + name.size();
+  const auto [last, code] = std::from_chars(name.data(), end, number);
+  if (code != std::errc() || last != end || number < 0 || ElementId(model, type, name) >= 0) {
+    return FindNamed(model, type, what, name);
+  }
+  const int count = ElementCount(model, type);
+  if (number < count) return number;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("there is no {} {}: model '{}' has {}", what, name, ModelName(model), count));
+}
+
+}  // namespace costate
