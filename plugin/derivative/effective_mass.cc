@@ -105,97 +105,102 @@ void EffectiveMass::AddDamping(const mjModel* m, const int* dof, const mjtNum* J
   }
 }
 
-bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons, const Actuation& actuation,
-                            const double* a, const double* Ma) {
-  const int nv = static_cast<int>(m->nv);
+void EffectiveMass::AddJointDamping(const mjModel* m, const mjData* d) {
   const double h = m->opt.timestep;
-  tendons_ = &tendons;
-  articulated_ = use_products_ && m->opt.integrator == mjINT_EULER && ArticulatedSolver::Pays(m);
-  if (!articulated_) solver_.SetZero();
-  std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
-  std::fill(slope_.begin(), slope_.end(), 0.0);
-  entries_.clear();
-  damper_.clear();
-
-  // joint damping
   const bool linear = HasLinearDamping(m);
-  for (int i = 0; i < nv && Damps(m); i++) {
+  for (int i = 0; i < m->nv && Damps(m); i++) {
     const DampingSlopes damping = linear ? DampingSlopes{m->dof_damping[i], 0} : DofDampingSlopes(m, i, d->qvel[i]);
     diagonal_[i] = PLANT("integrator: damping of joints", h * damping.slope);
     solver_.diagonal(i) += diagonal_[i];
     slope_[i] = PLANT("integrator: slope of damping", h * damping.slope_slope);
   }
-  if (m->opt.integrator != mjINT_EULER) {
-    // tendon damping and actuators' velocity gains
-    for (int t = 0; t < m->ntendon && Damps(m); t++) {
-      const Damping damping = TendonDamping(m, t);
-      if (damping.IsZero()) continue;
-      const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
-      AddDamping(m, m->ten_J_colind + adr, d->ten_J + adr, n, h * damping.Slope(d->ten_velocity[t]));
-      if (IsFixedTendon(m, t) && damping.SlopeSlope(d->ten_velocity[t]) == 0) continue;
+}
+
+void EffectiveMass::AddTendonDampers(const mjModel* m, const mjData* d) {
+  const double h = m->opt.timestep;
+  for (int t = 0; t < m->ntendon && Damps(m); t++) {
+    const Damping damping = TendonDamping(m, t);
+    if (damping.IsZero()) continue;
+    const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
+    AddDamping(m, m->ten_J_colind + adr, d->ten_J + adr, n, h * damping.Slope(d->ten_velocity[t]));
+    if (IsFixedTendon(m, t) && damping.SlopeSlope(d->ten_velocity[t]) == 0) continue;
+    Damper damper;
+    damper.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
+    damper.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
+    damper.B = PLANT("integrator: damping of tendons", h * damping.Slope(d->ten_velocity[t]));
+    damper.velocity = PLANT("integrator: slope of tendon damping", h * damping.SlopeSlope(d->ten_velocity[t]));
+    if (!IsFixedTendon(m, t)) damper.moment = &(*tendons_)[t];
+    damper_.push_back(damper);
+  }
+}
+
+// what actuators gain by velocity
+void EffectiveMass::AddActuatorDampers(const mjModel* m, const mjData* d, const Actuation& actuation) {
+  const double h = m->opt.timestep;
+  for (int i = 0; i < static_cast<int>(actuation.slopes().size()); i++) {
+    const ActuatorSlope& s = actuation.slopes()[i];
+    if (s.damping == 0 && s.damping_act == 0 && s.damping_ctrl == 0 && s.damping_velocity == 0) continue;
+    const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
+    AddDamping(m, d->moment_colind + adr, d->actuator_moment + adr, n, h * s.damping);
+    const bool moves = s.damping_length != 0 || s.damping_velocity != 0 || s.damping_act != 0 || s.damping_ctrl != 0;
+    if (!moves && !actuation.moment(out).moment) continue;
+    Damper damper;
+    damper.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
+    damper.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
+    damper.B = PLANT("integrator: damping of actuators", h * s.damping);
+    damper.length = h * s.damping_length;
+    damper.velocity = h * s.damping_velocity;
+    damper.act = h * s.damping_act;
+    damper.ctrl = h * s.damping_ctrl;
+    damper.act_index = s.act_index;
+    damper.ctrl_index = s.ctrl_index;
+    damper.moment = actuation.moment(out).moment;
+    damper.scale = actuation.moment(out).scale;
+    damper_.push_back(damper);
+  }
+}
+
+void EffectiveMass::AddServoDampers(const mjModel* m, const Actuation& actuation) {
+  const double h = m->opt.timestep;
+  for (const ServoSlope& servo : actuation.servos()) {
+    for (int k = 0; k < servo.outputs && servo.damping != 0; k++) {
       Damper damper;
-      damper.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
-      damper.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
-      damper.B = PLANT("integrator: damping of tendons", h * damping.Slope(d->ten_velocity[t]));
-      damper.velocity = PLANT("integrator: slope of tendon damping", h * damping.SlopeSlope(d->ten_velocity[t]));
-      if (!IsFixedTendon(m, t)) damper.moment = &tendons[t];
-      damper_.push_back(damper);
-    }
-    for (int i = 0; i < static_cast<int>(actuation.slopes().size()); i++) {
-      const ActuatorSlope& s = actuation.slopes()[i];
-      if (s.damping == 0 && s.damping_act == 0 && s.damping_ctrl == 0 && s.damping_velocity == 0) continue;
-      const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
-      AddDamping(m, d->moment_colind + adr, d->actuator_moment + adr, n, h * s.damping);
-      const bool moves = s.damping_length != 0 || s.damping_velocity != 0 || s.damping_act != 0 || s.damping_ctrl != 0;
-      if (!moves && !actuation.moment(out).moment) continue;
-      Damper damper;
-      damper.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
-      damper.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
-      damper.B = PLANT("integrator: damping of actuators", h * s.damping);
-      damper.length = h * s.damping_length;
-      damper.velocity = h * s.damping_velocity;
-      damper.act = h * s.damping_act;
-      damper.ctrl = h * s.damping_ctrl;
-      damper.act_index = s.act_index;
-      damper.ctrl_index = s.ctrl_index;
+      const int out = m->actuator_outadr[servo.actuator] + k;
       damper.moment = actuation.moment(out).moment;
       damper.scale = actuation.moment(out).scale;
+      damper.dof = damper.moment->dof;
+      damper.J = damper.scale * damper.moment->J;
+      damper.B = h * servo.damping;
+      damper.act = h * servo.damping_slope;
+      damper.act_index = servo.damping_state;
+      AddDamping(m, damper.dof.data(), damper.J.data(), damper.moment->size(), damper.B);
       damper_.push_back(damper);
     }
-    for (const ServoSlope& servo : actuation.servos()) {
-      for (int k = 0; k < servo.outputs && servo.damping != 0; k++) {
-        Damper damper;
-        const int out = m->actuator_outadr[servo.actuator] + k;
-        damper.moment = actuation.moment(out).moment;
-        damper.scale = actuation.moment(out).scale;
-        damper.dof = damper.moment->dof;
-        damper.J = damper.scale * damper.moment->J;
-        damper.B = h * servo.damping;
-        damper.act = h * servo.damping_slope;
-        damper.act_index = servo.damping_state;
-        AddDamping(m, damper.dof.data(), damper.J.data(), damper.moment->size(), damper.B);
-        damper_.push_back(damper);
-      }
-    }
   }
+}
 
+bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons, const Actuation& actuation,
+                            const double* a, const double* Ma) {
+  tendons_ = &tendons;
+  // where articulated bodies hold Euler's M', M and a diagonal, nothing is read of the other solver
+  if (!use_products_ || m->opt.integrator != mjINT_EULER || !ArticulatedSolver::Pays(m)) solver_.SetZero();
+  std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
+  std::fill(slope_.begin(), slope_.end(), 0.0);
+  entries_.clear();
+  damper_.clear();
+
+  // M' − M
+  AddJointDamping(m, d);
+  if (m->opt.integrator != mjINT_EULER) {
+    AddTendonDampers(m, d);
+    AddActuatorDampers(m, d, actuation);
+    AddServoDampers(m, actuation);
+  }
   AddFluid(m, d);
-
-  // M'
-  if (m->opt.integrator != mjINT_IMPLICIT) coriolis_.reset();
-  else if (!coriolis_) coriolis_ = std::make_unique<CoriolisDamping>(m);
-  free_.clear();
-  const bool free_bodies = m->opt.integrator == mjINT_IMPLICITFAST && AnyStandaloneFree(m);
-  articulated_ = use_products_ && entries_.empty() && !free_bodies && !coriolis_ && ArticulatedSolver::Pays(m);
-  if (articulated_) {
-    if (!articulated_solver_.Factor(m, d, diagonal_.data())) return false;
-  } else {
-    solver_.AddRows(m->M_rowadr, m->M_rownnz, m->M_colind, d->M);
-    if (free_bodies) AddFreeBodies(m, d);
-    if (!Factor(m, d)) return false;
-  }
+  if (!FactorMass(m, d)) return false;
 
   // ā = M'⁻¹ M a
+  const int nv = static_cast<int>(m->nv);
   applied_.resize(nv);
   mju_copy(applied_.data(), Ma, nv);
   difference_ = applied_;
@@ -203,6 +208,19 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.Solve(difference_.segment<6>(free.dof));
   difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
   return true;
+}
+
+// M' by the solver that pays
+bool EffectiveMass::FactorMass(const mjModel* m, const mjData* d) {
+  if (m->opt.integrator != mjINT_IMPLICIT) coriolis_.reset();
+  else if (!coriolis_) coriolis_ = std::make_unique<CoriolisDamping>(m);
+  free_.clear();
+  const bool free_bodies = m->opt.integrator == mjINT_IMPLICITFAST && AnyStandaloneFree(m);
+  articulated_ = use_products_ && entries_.empty() && !free_bodies && !coriolis_ && ArticulatedSolver::Pays(m);
+  if (articulated_) return articulated_solver_.Factor(m, d, diagonal_.data());
+  solver_.AddRows(m->M_rowadr, m->M_rownnz, m->M_colind, d->M);
+  if (free_bodies) AddFreeBodies(m, d);
+  return Factor(m, d);
 }
 
 // its symmetric part; the rest goes to what is not symmetric, bias_ and the blocks of free bodies

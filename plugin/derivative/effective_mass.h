@@ -93,6 +93,11 @@ class EffectiveMass {
   };
   void AddDamping(const mjModel* model, const int* dof, const mjtNum* J, int n, double B);
   void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
+  void AddJointDamping(const mjModel* model, const mjData* data);
+  void AddTendonDampers(const mjModel* model, const mjData* data);
+  void AddActuatorDampers(const mjModel* model, const mjData* data, const Actuation& actuation);
+  void AddServoDampers(const mjModel* model, const Actuation& actuation);
+  bool FactorMass(const mjModel* model, const mjData* data);
   bool Factor(const mjModel* model, const mjData* data);
   void Add(int row, int col, double value);
   void SolveBlock(double* x, bool half, bool sparse) const;
