@@ -37,10 +37,10 @@ LinearizationOutput::LinearizationOutput(const mjModel* m, const Attributes& att
     item->rows = ndx;
     item->cols = item->of_B ? nu : ndx;
     if (word == "A" || word == "B") return true;
-    if (word.size() == 4 && word.rfind("A.", 0) == 0) {
+    if (word.size() == 4 && word.starts_with("A.")) {
       return part(word[2], &item->row, &item->rows) && part(word[3], &item->col, &item->cols);
     }
-    return word.size() == 3 && word.rfind("B.", 0) == 0 && part(word[2], &item->row, &item->rows);
+    return word.size() == 3 && word.starts_with("B.") && part(word[2], &item->row, &item->rows);
   };
   std::vector<std::string> words = attributes.Words("output");
   if (words.empty()) words = {"spectral_radius", "largest_singular_value", "level"};

@@ -18,28 +18,23 @@ namespace {
 // below this share of the tolerance a number is rounding of 0
 constexpr double kFloor = 1e-6;
 
-bool Begins(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
-bool Ends(const std::string& text, const std::string& with) {
-  return text.size() >= with.size() && text.compare(text.size() - with.size(), with.size(), with) == 0;
-}
-
 // what no motion depends on, and numbers of this process
 bool IsPhysics(const std::string& array) {
   if (array == "plugin" || array == "names" || array == "names_map" || array == "paths") return false;
   for (const char* begin : {"cam_", "light_", "skin_", "tex_", "mat_", "name_", "key_", "sensor_", "numeric_", "text_",
                             "tuple_", "mesh_texcoord", "flex_texcoord"}) {
-    if (Begins(array, begin)) return false;
+    if (array.starts_with(begin)) return false;
   }
   for (const char* end : {"_user", "_rgba", "_matid", "_group", "_pathadr", "_castshadow"}) {
-    if (Ends(array, end)) return false;
+    if (array.ends_with(end)) return false;
   }
   return true;
 }
 
 // made by the compiler from other numbers
 bool IsVolume(const std::string& array) {
-  return Begins(array, "bvh_") || Begins(array, "oct_") || Ends(array, "_aabb") || Ends(array, "_rbound") ||
-         Ends(array, "_sameframe") || array == "body_simple" || array == "dof_simplenum";
+  return array.starts_with("bvh_") || array.starts_with("oct_") || array.ends_with("_aabb") || array.ends_with("_rbound") ||
+         array.ends_with("_sameframe") || array == "body_simple" || array == "dof_simplenum";
 }
 
 // neither volume nor made by mj_setConst
@@ -81,13 +76,13 @@ std::string RowName(const mjModel* m, const std::string& array, std::size_t row)
     int object;
   } kObjects[] = {{"body_", mjOBJ_BODY}, {"jnt_", mjOBJ_JOINT},   {"geom_", mjOBJ_GEOM},    {"site_", mjOBJ_SITE},
                   {"pair_", mjOBJ_PAIR}, {"eq_", mjOBJ_EQUALITY}, {"tendon_", mjOBJ_TENDON}};
-  if (Begins(array, "dof_")) return TangentNames(m)[static_cast<std::size_t>(m->nv) + row];
-  if (Begins(array, "qpos")) return StateNames(m)[row];
+  if (array.starts_with("dof_")) return TangentNames(m)[static_cast<std::size_t>(m->nv) + row];
+  if (array.starts_with("qpos")) return StateNames(m)[row];
   if (array == "actuator_ctrlrange" || array == "actuator_ctrllimited") return ControlNames(m)[row];
-  if (Begins(array, "actuator_") && m->nout == m->nactuator)
+  if (array.starts_with("actuator_") && m->nout == m->nactuator)
     return ElementName(m, mjOBJ_ACTUATOR, static_cast<int>(row));
   for (const auto& known : kObjects) {
-    if (Begins(array, known.prefix)) return ElementName(m, known.object, static_cast<int>(row));
+    if (array.starts_with(known.prefix)) return ElementName(m, known.object, static_cast<int>(row));
   }
   return fmt::format("row {}", row);
 }

@@ -85,7 +85,7 @@ std::set<std::string> TakeModel(const PolicyRun& run, const std::string& source,
     if (mj_copyBack(spec, wanted.get()) != 1) {
       std::string reason = mjs_getError(spec);  // "Error: …", its element in a second line
       reason.resize(std::min(reason.size(), reason.find('\n')));
-      if (reason.rfind("Error: ", 0) == 0) reason.erase(0, 7);
+      if (reason.starts_with("Error: ")) reason.erase(0, 7);
       here->opt = model->opt;
       check(here.get(), fmt::format(" ({})", reason));
     }

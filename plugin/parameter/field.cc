@@ -364,7 +364,7 @@ std::string Note(const mjModel* m, const Field& field, int id) {
     return "no effect: the medium has neither density nor viscosity";
   }
   if (Is(field, "option", "magnetic")) return "acts on magnetometers alone";
-  if (std::string(field.kind) == "option" && std::string(field.name).rfind("o_", 0) == 0 &&
+  if (std::string(field.kind) == "option" && std::string(field.name).starts_with("o_") &&
       !(m->opt.enableflags & mjENBL_OVERRIDE)) {
     return "no effect: the flag override is off";
   }

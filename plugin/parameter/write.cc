@@ -109,7 +109,7 @@ double Size(const mjModel* m, const Field& field, int id, int index) {
 }
 
 bool BeginsWith(const std::string& field, const std::string& name) {
-  return field.rfind(name, 0) == 0 || field.rfind("o_" + name, 0) == 0;  // of geoms, joints …; of the override
+  return field.starts_with(name) || field.starts_with("o_" + name);  // of geoms, joints …; of the override
 }
 
 // what mj_makeImpedance and the check of references make of a number

@@ -25,7 +25,7 @@ Linearizer* KnotProducts::Get(bool sensors, ConstVectorRef moving) {
 bool KnotProducts::Take(StepStatus status, const Coverage& coverage) {
   status_ = status;
   for (const TermCoverage& term : coverage.terms) {
-    if (term.level > Level::kAnalytic) differenced_[term.term.rfind("parameter", 0) == 0] = true;
+    if (term.level > Level::kAnalytic) differenced_[term.term.starts_with("parameter")] = true;
   }
   if (coverage_.terms.empty() || coverage.Worst() > coverage_.Worst()) coverage_ = coverage;
   return status == StepStatus::kOk;
