@@ -153,8 +153,13 @@ void ResidualDifference::PositionStage(const mjModel* m) {
 
 // force_ = what loads are on the dofs
 void ResidualDifference::AppliedForce(const mjModel* m) {
+  force_ = Eigen::Map<const VectorXd>(probe_->qfrc_applied, dims_.nv);
+  AddBodyLoads(m);
+}
+
+// force_ += what loads are on bodies
+void ResidualDifference::AddBodyLoads(const mjModel* m) {
   mjData* p = probe_.get();
-  force_ = Eigen::Map<const VectorXd>(p->qfrc_applied, dims_.nv);
   for (int b = 1; b < m->nbody; b++) {
     const mjtNum* load = p->xfrc_applied + 6 * b;
     if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
@@ -201,10 +206,7 @@ void ResidualDifference::EvaluateInertia(const mjModel* m, Stage stage, const Ve
   value->resize(dims_.nv);
   mj_rne(m, p, 1, value->data());
   force_.setZero(dims_.nv);
-  for (int b = 1; b < m->nbody; b++) {
-    const mjtNum* load = p->xfrc_applied + 6 * b;
-    if (!mju_isZero(load, 6)) mj_applyFT(m, p, load, load + 3, p->xipos + 3 * b, b, force_.data());
-  }
+  AddBodyLoads(m);
   *value -= force_;
 }
 

@@ -146,6 +146,7 @@ class ResidualDifference {
   void Unbalanced(const mjModel* model, const Eigen::VectorXd& a);
   void Balance(const mjModel* model, Eigen::VectorXd* a);
   void AppliedForce(const mjModel* model);
+  void AddBodyLoads(const mjModel* model);
   bool ForceLimits(const mjModel* model);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
   void Advance(const mjModel* model, const Eigen::VectorXd& a, const Eigen::VectorXd& Ma);
