@@ -103,13 +103,18 @@ bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed
   return true;
 }
 
-// besides state and control, what sensors at a knot were moved by
-void AdjointSweep::AddSensorSlopes(int t, ConstVectorRef moving) {
+// slopes by parameters and by forces at a knot
+void AdjointSweep::AddInputSlopes(int t) {
   if (options.parameters) out->theta += w.vjp.theta;
   if (options.forces) {
     out->qfrc.col(t) += w.vjp.qfrc;
     out->xfrc.col(t) += w.vjp.xfrc;
   }
+}
+
+// besides state and control, what sensors at a knot were moved by
+void AdjointSweep::AddSensorSlopes(int t, ConstVectorRef moving) {
+  AddInputSlopes(t);
   if (w.vjp.delayed.size() > 0) PullHistory(t, 0, moving);
 }
 
@@ -159,11 +164,7 @@ bool AdjointSweep::PullStep(int t, ConstVectorRef x, ConstVectorRef sigma) {
   if (w.vjp.status != StepStatus::kOk) return Fail(w.vjp.status, t);
   Cover(w.vjp.coverage, &out->coverage);
   out->U.col(t) += w.vjp.u;
-  if (options.parameters) out->theta += w.vjp.theta;
-  if (options.forces) {
-    out->qfrc.col(t) += w.vjp.qfrc;
-    out->xfrc.col(t) += w.vjp.xfrc;
-  }
+  AddInputSlopes(t);
   return true;
 }
 

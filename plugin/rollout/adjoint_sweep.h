@@ -78,6 +78,7 @@ struct AdjointSweep {
   bool PullFeedback(int knot, double time, ConstVectorRef moving);
   bool PullSubsteps(int knot, const VectorXd& moving, ConstVectorRef sigma);
   bool PullStep(int knot, ConstVectorRef x, ConstVectorRef sigma);
+  void AddInputSlopes(int knot);
   void AddSensorSlopes(int knot, ConstVectorRef moving);
   void PullHistory(int knot, int substep, ConstVectorRef moving);
   void LookCloser(int knot, const VectorXd& moving);
