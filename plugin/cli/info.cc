@@ -16,6 +16,7 @@
 #include "core/actuator_range.h"
 #include "core/collision_filter.h"
 #include "core/element.h"
+#include "core/option_words.h"
 
 namespace costate::cli {
 namespace {
@@ -49,8 +50,7 @@ std::string CountByName(const int* types, mjtSize n, const char* (*name)(int)) {
 }
 
 const char* JointName(int type) {
-  constexpr const char* kNames[] = {"free", "ball", "slide", "hinge"};
-  return type >= 0 && type < 4 ? kNames[type] : "other";
+  return type >= 0 && type < std::ssize(kJointWords) ? kJointWords[type] : "other";
 }
 
 const char* GeomName(int type) {

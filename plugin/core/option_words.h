@@ -1,4 +1,4 @@
-// The engine's options in MJCF's words, each at the value of its enum.
+// The engine's options and types of joints in MJCF's words, each at the value of its enum.
 #ifndef COSTATE_CORE_OPTION_WORDS_H_
 #define COSTATE_CORE_OPTION_WORDS_H_
 
@@ -7,6 +7,7 @@ namespace costate {
 inline constexpr const char* kIntegratorWords[] = {"Euler", "RK4", "implicit", "implicitfast", "discrete"};
 inline constexpr const char* kSolverWords[] = {"PGS", "CG", "Newton"};
 inline constexpr const char* kConeWords[] = {"pyramidal", "elliptic"};
+inline constexpr const char* kJointWords[] = {"free", "ball", "slide", "hinge"};
 
 }  // namespace costate
 

@@ -17,7 +17,6 @@
 #include "core/engine_guard.h"
 #include "core/new_file.h"
 #include "engine/model_difference.h"
-#include "engine/policy_run.h"
 
 namespace costate {
 namespace {
@@ -114,7 +113,7 @@ void AddPolicy(const PolicyRun& run, const PlaybackOptions& options, bool feedba
   pugi::xml_node extension = root.child("extension");
   if (!extension) extension = root.append_child("extension");
   pugi::xml_node plugin = extension.append_child("plugin");
-  plugin.append_attribute("plugin") = "costate.policy";
+  plugin.append_attribute("plugin") = kPolicyName;
   pugi::xml_node instance = plugin.append_child("instance");
   instance.append_attribute("name") = "costate playback";
   const auto config = [&](const char* key, const std::string& value) {

@@ -4,10 +4,12 @@
 
 #include <string>
 
+#include "engine/policy_run.h"
+
 namespace costate {
 
 struct PlaybackOptions {
-  std::string end = "hold";  ///< hold, loop or zero
+  std::string end = kPolicyEndWords[0];  ///< one of kPolicyEndWords
   bool feedback = true;      ///< where the run has gains
   bool force = false;        ///< replace a file that is there
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/actuator_range.h"
 #include "core/plugins.h"
@@ -14,7 +15,6 @@
 namespace costate {
 namespace {
 
-constexpr char kPolicyName[] = "costate.policy";
 constexpr const char* kPolicyAttributes[] = {"run", "offset", "end", "feedback", "start"};
 
 // time is a sum of time steps: a knot begins this share of its length early
@@ -35,8 +35,6 @@ class PolicyPlugin {
   void Advance(const mjModel* m, mjData* d) { d->plugin_state[m->plugin_stateadr[instance_] + kStepEnded] = 1; }
 
  private:
-  enum End { kHold = 0, kLoop = 1, kZero = 2 };
-
   // number of the control interval at a time, not yet cut to those of the run
   double IntervalAt(double time) const { return std::floor((time - offset_) / run_->knot_time + kKnotSlack); }
   void Control(const mjModel* m, mjData* d);
@@ -47,7 +45,7 @@ class PolicyPlugin {
   mjData* data_;
   int instance_;
   double offset_;
-  End end_;
+  PolicyEnd end_;
   bool feedback_, start_;
   VectorXd dx_, start_context_;
 };
@@ -56,7 +54,8 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
   const Attributes attributes(m, instance);
   const std::string path = attributes.Required("run");
   offset_ = attributes.Number("offset", 0);
-  end_ = static_cast<End>(attributes.Choice("end", {"hold", "loop", "zero"}, kHold));
+  end_ = static_cast<PolicyEnd>(
+      attributes.Choice("end", {std::begin(kPolicyEndWords), std::end(kPolicyEndWords)}, static_cast<int>(PolicyEnd::kHold)));
   feedback_ = attributes.Choice("feedback", {"off", "on"}, 1) == 1;
   start_ = attributes.Choice("start", {"off", "on"}, 0) == 1;
   try {
@@ -99,11 +98,11 @@ void PolicyPlugin::Reset(const mjModel* m, mjtNum* state) {
 
 void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u) {
   const int N = run_->N, nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu);
-  if (interval >= N && end_ == kZero) {
+  if (interval >= N && end_ == PolicyEnd::kZero) {
     mju_zero(u, nu);
     return;
   }
-  if (end_ == kLoop && interval >= 0) interval = std::fmod(interval, N);
+  if (end_ == PolicyEnd::kLoop && interval >= 0) interval = std::fmod(interval, N);
   const int knot = static_cast<int>(std::fmin(std::fmax(interval, 0), N));  // a time that is no number: the first
   const int t = std::min(knot, N - 1);
   mju_copy(u, run_->record.trajectory.U.col(t).data(), nu);

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/option_words.h"
 #include "rollout/run_folder.h"
 
 namespace costate {
@@ -49,11 +50,10 @@ std::string PolicyRun::StructureMismatch(const mjModel* m) const {
   std::string mismatch = NameMismatch("state entry", StateNames(r), StateNames(m));
   if (mismatch.empty()) mismatch = NameMismatch("control", ControlNames(r), ControlNames(m));
   if (!mismatch.empty()) return mismatch;
-  constexpr const char* kTypes[] = {"free", "ball", "slide", "hinge"};
   for (int j = 0; j < m->njnt; ++j) {
     if (r->jnt_type[j] == m->jnt_type[j]) continue;
     return fmt::format("joint {} is a {} joint in the run's model, a {} joint here", ElementName(m, mjOBJ_JOINT, j),
-                       kTypes[r->jnt_type[j]], kTypes[m->jnt_type[j]]);
+                       kJointWords[r->jnt_type[j]], kJointWords[m->jnt_type[j]]);
   }
   return "";
 }

@@ -9,6 +9,12 @@
 
 namespace costate {
 
+inline constexpr char kPolicyName[] = "costate.policy";
+
+/// Controls behind the end of a run, and the words of its attribute `end`.
+enum class PolicyEnd { kHold, kLoop, kZero };
+inline constexpr const char* kPolicyEndWords[] = {"hold", "loop", "zero"};
+
 struct PolicyRun {
   std::string folder;
   Record record;         ///< model, trajectory, policy, context
