@@ -10,25 +10,33 @@
 #include "core/actuator_range.h"
 #include "core/check.h"
 #include "core/engine_guard.h"
+#include "derivative/actuation.h"
 #include "rollout/check_trajectory.h"
 #include "rollout/thread_pool.h"
 
 namespace costate {
 namespace {
 
-// an actuator is saturated when a control or a force stands at a bound or beyond
-int SaturatedActuators(const mjModel* m, const mjData* d) {
-  int count = 0;
-  for (int i = 0; i < m->nactuator; ++i) {
-    bool saturated = false;
-    for (int j = m->actuator_ctrladr[i]; j < m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]; ++j) {
-      saturated |= IsAtLimit(d->ctrl[j], ControlRange(m, j));
-    }
-    for (int j = m->actuator_outadr[i]; j < m->actuator_outadr[i] + m->actuator_outnum[i]; ++j) {
-      saturated |= IsAtLimit(d->actuator_force[j], ForceRange(m, i));
-    }
-    count += saturated;
+constexpr double kNormRounding = 1e-12;  // of a norm that the engine has scaled to its limit
+
+// does a control or a force stand at a bound or beyond?
+bool IsSaturated(const mjModel* m, const mjData* d, int i) {
+  for (int j = m->actuator_ctrladr[i]; j < m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]; ++j) {
+    if (IsAtLimit(d->ctrl[j], ControlRange(m, j))) return true;
   }
+  const mjtNum *force = d->actuator_force + m->actuator_outadr[i], *range = ForceRange(m, i);
+  if (range == nullptr) return false;
+
+  // the torque of an so3 actuator is limited in norm
+  if (m->actuator_gaintype[i] == mjGAIN_SO3) return mju_norm3(force) >= (1 - kNormRounding) * range[1];
+  return std::any_of(force, force + m->actuator_outnum[i], [&](mjtNum value) { return IsAtLimit(value, range); });
+}
+
+// those that are switched off act with nothing, whatever their controls
+int SaturatedActuators(const mjModel* m, const mjData* d) {
+  if (IsActuationOff(m)) return 0;
+  int count = 0;
+  for (int i = 0; i < m->nactuator; ++i) count += !IsActuatorDisabled(m, i) && IsSaturated(m, d, i);
   return count;
 }
 

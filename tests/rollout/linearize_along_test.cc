@@ -196,6 +196,41 @@ TEST_F(Diagnose, MeasuresPenetrationViolationIterationsAndSaturation) {
   EXPECT_EQ(diagnostics[2].saturated_actuators, 0);
 }
 
+TEST_F(Diagnose, CountsNoActuatorThatIsSwitchedOff) {
+  ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='j'/><geom size='.1'/></body></worldbody><actuator>"
+      "<motor joint='j' ctrlrange='-1 1'/><motor joint='j' ctrlrange='-1 1' group='1'/>"
+      "<motor joint='j' forcerange='0 2' group='1'/></actuator></mujoco>");
+  const DataPtr start = MakeData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  Trajectory trajectory;
+  const VectorXd u = Eigen::Vector3d(1, 1, 3);
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), u, &trajectory).ok());
+  EXPECT_EQ(simulator.Diagnose(trajectory)[0].saturated_actuators, 3);
+  model->opt.disableactuator = 1 << 1;
+  EXPECT_EQ(simulator.Diagnose(trajectory)[0].saturated_actuators, 1)
+      << "what is off has no force, here its lower bound";
+  model->opt.disableflags |= mjDSBL_ACTUATION;
+  EXPECT_EQ(simulator.Diagnose(trajectory)[0].saturated_actuators, 0);
+}
+
+// forcerange bounds the norm of an so3 actuator's torque, whose components may be 0 and below
+TEST_F(Diagnose, LimitsTheTorqueOfAnOrientationInNorm) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='ball' type='ball'/><geom size='.1'/></body></worldbody>"
+      "<actuator><orientation joint='ball' kp='3' forcerange='0 0.5'/></actuator></mujoco>");
+  const DataPtr start = MakeData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  const auto saturated = [&](const Eigen::Vector3d& target) {
+    Trajectory trajectory;
+    const VectorXd u = target;
+    EXPECT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), u, &trajectory).ok());
+    return simulator.Diagnose(trajectory)[0].saturated_actuators;
+  };
+  EXPECT_EQ(saturated({0.1, 0, -0.1}), 0);    // 3 |u| = 0.42
+  EXPECT_EQ(saturated({0.15, 0, -0.15}), 1);  // 0.64, each component 0.45
+}
+
 // the same numbers on any worker, and a rollout afterwards is not disturbed
 TEST_F(Diagnose, DoesNotDependOnTheThreadCountAndDisturbsNothing) {
   for (const NamedModel& named : AwakeModels()) {
