@@ -167,17 +167,11 @@ void WriteGradientRun(const std::string& folder, const GradientReport& report, R
   std::vector<Plot> pictures = GradientPlots(kGradient, *report.gradient);
   const int np = static_cast<int>(report.task->inputs.parameters.size());
   if (report.descent && np > 0) {
-    Plot parameters{"parameters.png",
-                    kDescent,
-                    "What is fitted: from guess (0) to result (1)",
-                    "iteration",
-                    "share of its way",
-                    {},
-                    {},
-                    false,
-                    1,
-                    0,
-                    {}};
+    Plot parameters{.file = "parameters.png",
+                    .table = kDescent,
+                    .title = "What is fitted: from guess (0) to result (1)",
+                    .x_label = "iteration",
+                    .y_label = "share of its way"};
     for (int k = 0; k < np; k++) {
       parameters.columns.push_back(3 + np + k);
       const TaskParameter& p = report.task->inputs.parameters[static_cast<std::size_t>(k)];

@@ -43,28 +43,26 @@ std::vector<Plot> GradientPlots(const std::string& file, const RolloutGradient& 
   const GradientHealth& h = g.health;
   const int nu = static_cast<int>(g.U.rows()), every = 1 + static_cast<int>(g.U.cols()) / kMostPoints;
   const int norm = 2 + nu, growth = norm + 1, switched = norm + 2, shortened = norm + 3, spectral = norm + 4;
-  Plot costate{"costate.png",
-               file,
-               "How the gradient travels back",
-               "time (s)",
-               "|costate|",
-               {norm},
-               {"|costate|"},
-               (h.costate.array() > 0).any(),
-               every,
-               1,
-               {}};
-  Plot factors{"growth.png",
-               file,
-               "Growth of the costate a step",
-               "time (s)",
-               "factor",
-               {growth},
-               {"growth"},
-               (h.growth.array() > 0).any(),
-               every,
-               1,
-               {}};
+  Plot costate{.file = "costate.png",
+               .table = file,
+               .title = "How the gradient travels back",
+               .x_label = "time (s)",
+               .y_label = "|costate|",
+               .columns = {norm},
+               .labels = {"|costate|"},
+               .logarithmic = (h.costate.array() > 0).any(),
+               .every = every,
+               .x = 1};
+  Plot factors{.file = "growth.png",
+               .table = file,
+               .title = "Growth of the costate a step",
+               .x_label = "time (s)",
+               .y_label = "factor",
+               .columns = {growth},
+               .labels = {"growth"},
+               .logarithmic = (h.growth.array() > 0).any(),
+               .every = every,
+               .x = 1};
   if (h.spectral_radius.size() > 0) {
     factors.columns.push_back(spectral);
     factors.labels.push_back("spectral radius of A");

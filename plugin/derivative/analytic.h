@@ -31,6 +31,8 @@ std::string InertiaMissing(const mjModel* model);
 /// Terms that are to be differenced although they have a closed form: to compare the two on any model.
 struct TermSwitch {
   bool rne = false, passive = false, actuation = false, constraint = false, integrator = false, sensors = false;
+
+  static TermSwitch All() { return {true, true, true, true, true, true}; }
 };
 
 /// Each term in closed form where it has one; the others, named in the coverage, are differenced inside the residual.

@@ -19,12 +19,12 @@ struct Plot {
   std::string file;   ///< "controls.png"
   std::string table;  ///< "trajectory.csv", with one header row
   std::string title, x_label, y_label;
-  std::vector<int> columns;         ///< counted from 0
-  std::vector<std::string> labels;  ///< one a column
-  bool logarithmic = false;         ///< |y| on a logarithmic axis
-  int every = 1;                    ///< draw each such row only
-  int x = 0;                        ///< column of the abscissa
-  std::vector<PlotMarks> marks{};   ///< drawn at every row
+  std::vector<int> columns{};         ///< counted from 0
+  std::vector<std::string> labels{};  ///< one a column
+  bool logarithmic = false;           ///< |y| on a logarithmic axis
+  int every = 1;                      ///< draw each such row only
+  int x = 0;                          ///< column of the abscissa
+  std::vector<PlotMarks> marks{};     ///< drawn at every row
 };
 
 /// The script that draws all plots with `gnuplot FILE`, in the folder of the tables.

@@ -194,7 +194,12 @@ std::vector<Plot> Plots(const Record& record, const Contents& contents) {
   const Dims dims(record.model.get());
   std::vector<Plot> plots;
   auto over_time = [&](const std::string& file, const std::string& title, const std::string& y, int first, int count) {
-    Plot plot{file, kTrajectoryFile, title, "time (s)", y, {}, {}, false, 1 + record.trajectory.N() / kMostPoints};
+    Plot plot{.file = file,
+              .table = kTrajectoryFile,
+              .title = title,
+              .x_label = "time (s)",
+              .y_label = y,
+              .every = 1 + record.trajectory.N() / kMostPoints};
     for (int i = first; i < first + count; ++i) {
       plot.columns.push_back(i);
       plot.labels.push_back(header[static_cast<std::size_t>(i)]);
@@ -218,15 +223,14 @@ std::vector<Plot> Plots(const Record& record, const Contents& contents) {
                        [&](const IterationRecord& it) { return std::isnormal(it.*member); });
   };
   if (positive(&IterationRecord::cost) && positive(&IterationRecord::gradient_norm)) {
-    plots.push_back({"iterations.png",
-                     kIterationsFile,
-                     "Optimization",
-                     "iteration",
-                     "absolute value",
-                     {1, 4},
-                     {"cost", "gradient norm"},
-                     true,
-                     1});
+    plots.push_back({.file = "iterations.png",
+                     .table = kIterationsFile,
+                     .title = "Optimization",
+                     .x_label = "iteration",
+                     .y_label = "absolute value",
+                     .columns = {1, 4},
+                     .labels = {"cost", "gradient norm"},
+                     .logarithmic = true});
   }
   return plots;
 }
