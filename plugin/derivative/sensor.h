@@ -195,6 +195,7 @@ class SensorDerivative {
   // sensor_contact.cc
   bool Contact(int i);
   bool NetContact(const int* field);
+  void NetFields(const int* field, const Vec3& force, const Vec3& center, double weight);
   void AddNetChange(const SensedContact& sensed, const mjContact& contact, double sign, bool force_alone);
 
   // sensor_distance.cc

@@ -221,12 +221,42 @@ void SensorDerivative::AddNetChange(const SensedContact& sensed, const mjContact
   }
 }
 
+namespace {
+
+// rows: F, moment about zero, Σ w p, Σ w
+enum NetRow { kNetForce = 0, kNetMoment = 3, kNetCenter = 6, kNetWeight = 9 };
+
+// are the first three enough?
+bool IsForceAlone(const int* field) { return field[mjCONDATA_TORQUE] < 0 && field[mjCONDATA_POS] < 0; }
+
+// of these rows, by what the force of one contact depends on
+ContactSlopes<10> NetSlopes(const ContactBlock& block, const mjContact& contact, double sign) {
+  const int n = std::min<int>(3, contact.dim);
+  const double w = block.f.head<3>().norm();
+  const Vec3 p = Vec3Map(contact.pos);
+  ContactSlopes<10> by;
+  const auto fill = [&](const auto& F, const auto& f, auto* rows) {
+    rows->template topRows<3>() = sign * F.template bottomRows<3>();
+    rows->template middleRows<3>(kNetMoment) =
+        sign * F.template topRows<3>() + Skew(block.origin) * rows->template topRows<3>();
+    rows->row(kNetWeight) = block.f.head(n).transpose() / w * f.topRows(n);
+    rows->template middleRows<3>(kNetCenter) = p * rows->row(kNetWeight);
+  };
+  fill(block.F_by_geometry, block.f_by_geometry, &by.geometry);
+  fill(block.F_by_a, block.f_by_a, &by.a);
+  fill(block.F_by_v, block.f_by_v, &by.v);
+  fill(block.F_by_belt, block.f_by_belt, &by.belt);
+  by.geometry.block<3, 3>(kNetCenter, 1) += w * Mat3::Identity();
+  return by;
+}
+
+}  // namespace
+
 // all matching contacts as one, in the world's axes, about the centroid c weighted with w = |f|
 bool SensorDerivative::NetContact(const int* field) {
   const mjModel* m = at_.m;
   const mjData* d = at_.d;
-  enum { kForce = 0, kMoment = 3, kCenter = 6, kWeight = 9 };  // rows: F, moment about zero, Σ w p, Σ w
-  const bool force_alone = field[mjCONDATA_TORQUE] < 0 && field[mjCONDATA_POS] < 0;
+  const bool force_alone = IsForceAlone(field);
   rows_.Begin(force_alone ? 3 : 10);
   const auto add = [&](int dof, const auto& column) {
     constexpr int kRows = std::decay_t<decltype(column)>::kRows;
@@ -241,15 +271,13 @@ bool SensorDerivative::NetContact(const int* field) {
     if (contact.efc_address < 0 || !FindContact(match.contact).acts) continue;
     const SensedContact& sensed = FindContact(match.contact);
     const ContactBlock& block = sensed.block;
-    const int n = std::min<int>(3, contact.dim);
     const double w = block.f.head<3>().norm();
     if (w == 0) continue;
     const ContactMotion* motion = at_.constraint->contact_motion(match.contact);
     if (!motion) return false;
-    const Vec3 p = Vec3Map(contact.pos);
     force += match.sign * block.F.tail<3>();
     AddNetChange(sensed, contact, match.sign, force_alone);
-    center += w * p;
+    center += w * Vec3Map(contact.pos);
     weight += w;
     if (force_alone) {
       ForContactDofs<3>(m, d, *at_.tree, block, *motion, sensed.moving_belt(),
@@ -258,44 +286,35 @@ bool SensorDerivative::NetContact(const int* field) {
                         add);
       continue;
     }
-    ContactSlopes<10> by;
-    const auto fill = [&](const auto& F, const auto& f, auto* rows) {
-      rows->template topRows<3>() = match.sign * F.template bottomRows<3>();
-      rows->template middleRows<3>(kMoment) =
-          match.sign * F.template topRows<3>() + Skew(block.origin) * rows->template topRows<3>();
-      rows->row(kWeight) = block.f.head(n).transpose() / w * f.topRows(n);
-      rows->template middleRows<3>(kCenter) = p * rows->row(kWeight);
-    };
-    fill(block.F_by_geometry, block.f_by_geometry, &by.geometry);
-    fill(block.F_by_a, block.f_by_a, &by.a);
-    fill(block.F_by_v, block.f_by_v, &by.v);
-    fill(block.F_by_belt, block.f_by_belt, &by.belt);
-    by.geometry.block<3, 3>(kCenter, 1) += w * Mat3::Identity();
-    ForContactDofs<10>(m, d, *at_.tree, block, *motion, sensed.moving_belt(), by, add);
+    ForContactDofs<10>(m, d, *at_.tree, block, *motion, sensed.moving_belt(), NetSlopes(block, contact, match.sign),
+                       add);
   }
-  if (weight == 0) return true;
-  center /= weight;
+  if (weight != 0) NetFields(field, force, center / weight, weight);
+  return true;
+}
 
+// rows of the sensor's fields from those of the sums
+void SensorDerivative::NetFields(const int* field, const Vec3& force, const Vec3& center, double weight) {
   // dc = (Σ(w p)' − c Σw') / Σw, the moment about c loses c × F
   using Fields = Eigen::Matrix<double, 3, 10>;
   Fields by_rows[3] = {Fields::Zero(), Fields::Zero(), Fields::Zero()};  // force, centre, torque
-  by_rows[0].middleCols<3>(kForce).setIdentity();
-  by_rows[1].middleCols<3>(kCenter) = Mat3::Identity() / weight;
-  by_rows[1].col(kWeight) = -center / weight;
+  by_rows[0].middleCols<3>(kNetForce).setIdentity();
+  by_rows[1].middleCols<3>(kNetCenter) = Mat3::Identity() / weight;
+  by_rows[1].col(kNetWeight) = -center / weight;
   by_rows[2] = Skew(force) * by_rows[1] - Skew(center) * by_rows[0];
-  by_rows[2].middleCols<3>(kMoment) += Mat3::Identity();
+  by_rows[2].middleCols<3>(kNetMoment) += Mat3::Identity();
   constexpr int kKind[3] = {mjCONDATA_FORCE, mjCONDATA_POS, mjCONDATA_TORQUE};
-  const int count = force_alone ? 3 : 10;
+  const int count = IsForceAlone(field) ? 3 : 10;
   if (pull_) {
     Eigen::Matrix<double, 10, 1> back = Eigen::Matrix<double, 10, 1>::Zero();
     for (int k = 0; k < 3; k++) {
       if (field[kKind[k]] >= 0) back += by_rows[k].transpose() * Vec3Map(weight_.data() + field[kKind[k]]);
     }
     rows_.Contract(back.data(), pull_->direct, pull_->acceleration);
-    return true;
+    return;
   }
   rows_.MultiplyOut(*at_.da);
-  for (int column = 0; column < ndx_ + static_cast<int>(m->nu); column++) {
+  for (int column = 0; column < ndx_ + static_cast<int>(at_.m->nu); column++) {
     MatrixXd& out = column < ndx_ ? out_->C : out_->D;
     Eigen::Matrix<double, 10, 1> rows = Eigen::Matrix<double, 10, 1>::Zero();
     for (int k = 0; k < count; k++) rows[k] = rows_.at(k, column);
@@ -304,7 +323,6 @@ bool SensorDerivative::NetContact(const int* field) {
       out.block<3, 1>(row_ + field[kKind[k]], column < ndx_ ? column : column - ndx_) = by_rows[k] * rows;
     }
   }
-  return true;
 }
 
 }  // namespace costate

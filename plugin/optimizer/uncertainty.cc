@@ -98,6 +98,28 @@ struct FitTerm {
   std::vector<Knot> knots;
 };
 
+// all terms; what is left is counted in `out`
+std::vector<FitTerm> FitTerms(const mjModel* model, const ResidualCost& cost, const Trajectory& motion, double dt,
+                              FitUncertainty* out) {
+  std::vector<FitTerm> terms;
+  int rows = 0;
+  for (int k = 0; k < static_cast<int>(cost.terms().size()); k++) {
+    std::vector<Knot> knots = KnotsOf(cost, k, motion, dt);
+    const Remainder left = WhatIsLeft(cost, k, knots, motion, dt);
+    out->residuals += left.numbers;
+    out->correlation += left.correlation;
+    rows += left.rows;
+    const ResidualTerm& term = cost.terms()[static_cast<std::size_t>(k)];
+    ResidualTerm squared = term;
+    squared.weight = term.weight.cwiseAbs2().cwiseProduct(left.variance);
+    squared.terminal = term.terminal.cwiseAbs2().cwiseProduct(left.variance);
+    terms.push_back(
+        {ResidualCost(model, {term}, cost.scale()), ResidualCost(model, {squared}, cost.scale()), std::move(knots)});
+  }
+  if (rows > 0) out->correlation /= rows;
+  return terms;
+}
+
 // += Σ scale Jᵀ W J over the knots of a piece; scale² where `squared`
 void AddProducts(const mjModel* model, const ResidualCost& one, const std::vector<Knot>& knots,
                  const MotionPiece& piece, bool squared, MatrixXd* sum) {
@@ -158,6 +180,19 @@ std::string WhyNot(const Task& task, const ResidualCost* cost) {
   return recorded ? "" : "no target is a motion";
 }
 
+// of all inputs, from those that are free
+void SpreadToInputs(const std::vector<int>& free, const MatrixXd& covariance, Eigen::Index inputs,
+                    FitUncertainty* out) {
+  out->covariance.setZero(inputs, inputs);
+  out->deviation.setConstant(inputs, kNan);
+  for (Eigen::Index i = 0; i < covariance.rows(); i++) {
+    const int at = free[static_cast<std::size_t>(i)];
+    out->deviation[at] = std::sqrt(std::max(covariance(i, i), 0.0));
+    for (Eigen::Index j = 0; j < covariance.cols(); j++)
+      out->covariance(at, free[static_cast<std::size_t>(j)]) = covariance(i, j);
+  }
+}
+
 // what nothing sees, then what is seen less than its own size
 void NameUndetermined(const Task& task, const std::vector<int>& free, const MatrixXd& covariance,
                       const MatrixXd& without, FitUncertainty* out) {
@@ -196,30 +231,13 @@ FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* paramet
   out.why_not = WhyNot(task, cost);
   if (!out.why_not.empty()) return out;
   Simulator simulator(model, task.context, task.substeps, 1);
-  const double dt = simulator.knot_time();
   Trajectory motion;
   if (!simulator.Rollout(x0, U, &motion).ok()) {
     out.why_not = "the motion fails";
     return out;
   }
 
-  // what is left
-  std::vector<FitTerm> terms;
-  int rows = 0;
-  for (int k = 0; k < static_cast<int>(cost->terms().size()); k++) {
-    std::vector<Knot> knots = KnotsOf(*cost, k, motion, dt);
-    const Remainder left = WhatIsLeft(*cost, k, knots, motion, dt);
-    out.residuals += left.numbers;
-    out.correlation += left.correlation;
-    rows += left.rows;
-    const ResidualTerm& term = cost->terms()[static_cast<std::size_t>(k)];
-    ResidualTerm squared = term;
-    squared.weight = term.weight.cwiseAbs2().cwiseProduct(left.variance);
-    squared.terminal = term.terminal.cwiseAbs2().cwiseProduct(left.variance);
-    terms.push_back(
-        {ResidualCost(model, {term}, cost->scale()), ResidualCost(model, {squared}, cost->scale()), std::move(knots)});
-  }
-  if (rows > 0) out.correlation /= rows;
+  const std::vector<FitTerm> terms = FitTerms(model, *cost, motion, simulator.knot_time(), &out);
   const std::vector<int> free = FreeInputs(task, parameters);
   const auto p = static_cast<Eigen::Index>(free.size());
   if (p == 0) {
@@ -256,15 +274,7 @@ FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* paramet
   const double n = out.residuals;
   const MatrixXd covariance = n / (n - static_cast<double>(p)) * inverse * G * inverse;
 
-  // of all inputs
-  const Eigen::Index inputs = static_cast<Eigen::Index>(task.inputs.start.size()) + np;
-  out.covariance.setZero(inputs, inputs);
-  out.deviation.setConstant(inputs, kNan);
-  for (Eigen::Index i = 0; i < p; i++) {
-    const int at = free[static_cast<std::size_t>(i)];
-    out.deviation[at] = std::sqrt(std::max(covariance(i, i), 0.0));
-    for (Eigen::Index j = 0; j < p; j++) out.covariance(at, free[static_cast<std::size_t>(j)]) = covariance(i, j);
-  }
+  SpreadToInputs(free, covariance, static_cast<Eigen::Index>(task.inputs.start.size()) + np, &out);
   NameUndetermined(task, free, covariance, without, &out);
   return out;
 }
