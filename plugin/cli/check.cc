@@ -12,14 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/certificate_text.h"
-#include "cli/check_levels.h"
-#include "cli/check_smooth.h"
-#include "cli/check_states.h"
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
 #include "core/new_file.h"
+#include "derivative/check_levels.h"
+#include "derivative/check_states.h"
+#include "rollout/check_smooth.h"
+#include "rollout/plot.h"
 
 namespace costate::cli {
 namespace {
@@ -99,6 +100,30 @@ Entries Count(const Finding& finding) {
     count.judged += block.judged;
   }
   return count;
+}
+
+// sweep.csv and sweep.png into an existing folder; "" or why there is no picture
+std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows,
+                       bool force) {
+  const std::filesystem::path path = folder;
+  std::string table = "eps,forward,centered,analytic,residual\n";
+  for (const SweepRow& r : rows) {
+    table += fmt::format("{:.6e},{:.6e},{:.6e},{:.6e},{:.6e}\n", r.eps, r.forward, r.centered, r.analytic, r.residual);
+  }
+  const Plot plot{"sweep.png",
+                  "sweep.csv",
+                  "largest error against the reference, " + state,
+                  "size of the nudge eps",
+                  "error relative to the block's largest entry",
+                  {1, 2, 3, 4},
+                  {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"},
+                  true};
+  std::string script = PlotScript({plot});
+  const std::size_t at = script.find("\nset output");
+  script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");
+  WriteNewFile(path / "sweep.csv", table, force);
+  WriteNewFile(path / "sweep.gnuplot", script, force);
+  return RunGnuplot(path, "sweep.gnuplot");
 }
 
 // error over step size, in a folder of the state's own

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/loss_check.h"
+#include "optimizer/loss_check.h"
 
 namespace costate::cli {
 

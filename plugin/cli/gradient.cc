@@ -17,12 +17,12 @@
 #include "cli/descend.h"
 #include "cli/gradient_record.h"
 #include "cli/gradient_table.h"
-#include "cli/loss_check.h"
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "core/convergence.h"
 #include "core/new_file.h"
+#include "optimizer/loss_check.h"
 
 namespace costate::cli {
 namespace {

@@ -8,13 +8,6 @@
 
 namespace costate::cli {
 
-bool HasContacts(const mjData* data) {
-  for (int i = 0; i < data->ncon; ++i) {
-    if (data->contact[i].efc_address >= 0 || data->contact[i].exclude == 4) return true;
-  }
-  return false;
-}
-
 std::string IntegratorName(const mjModel* model) {
   const int integrator = model->opt.integrator;
   const bool known = integrator >= 0 && integrator < std::ssize(kIntegratorWords);

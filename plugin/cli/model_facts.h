@@ -8,9 +8,6 @@
 
 namespace costate::cli {
 
-/// True when a contact of `data` exerts force (after mj_forward).
-bool HasContacts(const mjData* data);
-
 std::string IntegratorName(const mjModel* model);  ///< "Euler", "RK4" …
 std::string SolverName(const mjModel* model);      ///< "Newton, pyramidal cone, tolerance 1e-08, 100 iterations"
 std::string SizesText(const mjModel* model);       ///< "nq 7, nv 6, na 0, nu 2, ns 12"

@@ -34,10 +34,10 @@
 #include <sstream>
 #include <thread>
 
-#include "cli/check_levels.h"
-#include "cli/check_states.h"
 #include "core/engine_guard.h"
 #include "core/option_words.h"
+#include "derivative/check_levels.h"
+#include "derivative/check_states.h"
 
 namespace costate {
 namespace {
@@ -141,7 +141,7 @@ std::string Reasons(const Coverage& coverage) {
   return text;
 }
 
-void JudgeState(const std::string& name, const mjModel* model, const cli::CheckState& state, double seconds,
+void JudgeState(const std::string& name, const mjModel* model, const CheckState& state, double seconds,
                 std::FILE* out) {
   const double entered = ProcessorSeconds();
   const Dims dims(model);
@@ -194,13 +194,13 @@ void JudgeState(const std::string& name, const mjModel* model, const cli::CheckS
 }
 
 // level 1 against level 2
-void JudgeLevels(const std::string& name, const mjModel* model, const cli::CheckState& state, std::FILE* out) {
+void JudgeLevels(const std::string& name, const mjModel* model, const CheckState& state, std::FILE* out) {
   const double entered = ProcessorSeconds();
   const Dims dims(model);
   const DataPtr probe = MakeData(model);
   mj_copyState(model, state.data.get(), probe.get(), mjSTATE_INTEGRATION);
   std::string label = "-", failure;
-  std::vector<cli::TermResult> terms;
+  std::vector<TermResult> terms;
   try {
     EngineGuard guard(probe.get());
     mj_forward(model, probe.get());
@@ -208,13 +208,13 @@ void JudgeLevels(const std::string& name, const mjModel* model, const cli::Check
     ReferenceDerivative smooth;
     smooth.nonsmooth_column.assign(dims.ndx + dims.nu, false);
     smooth.switched.resize(dims.ndx + dims.nu);
-    terms = cli::CompareTerms(model, state.data.get(), true, smooth, &failure, kLevels);
+    terms = CompareTerms(model, state.data.get(), true, smooth, &failure, kLevels);
     guard.TakeWarnings();
   } catch (const Error& error) {
     failure = error.what();
   }
   if (terms.empty()) terms.push_back({"all", {}, "", 0, 0, true});
-  for (const cli::TermResult& term : terms) {
+  for (const TermResult& term : terms) {
     const EntryComparison& worst = term.worst;
     const std::string entry = term.judged == 0
                                   ? ""
@@ -261,12 +261,12 @@ bool StepOn(const mjModel* model, double seconds, mjData* d) {
   return guard.TakeWarnings().empty();
 }
 
-std::vector<cli::CheckState> States(const mjModel* model, unsigned first_seed) {
+std::vector<CheckState> States(const mjModel* model, unsigned first_seed) {
   std::vector<std::string> notes;
-  cli::CheckStateOptions options;
+  CheckStateOptions options;
   if (model->nkey > 0) options.key = "0";
-  std::vector<cli::CheckState> states = cli::MakeCheckStates(model, options, &notes);
-  for (cli::CheckState& state : states) {
+  std::vector<CheckState> states = MakeCheckStates(model, options, &notes);
+  for (CheckState& state : states) {
     if (state.name == "contact") Drive(model, first_seed, state.data.get());
   }
   const auto copy = [&] {
@@ -307,7 +307,7 @@ void JudgeModel(const Candidate& candidate, const Variation& variation, double s
   if (model->nv == 0) return Say(candidate.name, "load", "nothing in it can move", out);
   variation.Apply(model.get());
   try {
-    for (const cli::CheckState& state : States(model.get(), variation.seed)) {
+    for (const CheckState& state : States(model.get(), variation.seed)) {
       mjModel without = *model;
       if (state.contacts_off) without.opt.disableflags |= mjDSBL_CONTACT;
       if (variation.levels) {

@@ -1,7 +1,7 @@
-// What `costate check` says beyond one comparison: the levels side by side, the terms one by one, errors over step
+// What a check says beyond one comparison: the levels side by side, the terms one by one, errors over step
 // sizes.
-#ifndef COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_
-#define COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_
+#ifndef COSTATE_DERIVATIVE_CHECK_LEVELS_H_
+#define COSTATE_DERIVATIVE_CHECK_LEVELS_H_
 
 #include <costate/derivative_check.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace costate::cli {
+namespace costate {
 
 /// One way to the derivative against the reference.
 struct LevelResult {
@@ -55,11 +55,6 @@ struct SweepRow {
 std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const LinearizeOptions& options,
                                  const ReferenceDerivative& reference);
 
-/// Writes sweep.csv and sweep.png into an existing folder. @return "" or why there is no picture.
-/// @param force  replace what lies there.  @throws Error{kFile}.
-std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows,
-                       bool force);
+}  // namespace costate
 
-}  // namespace costate::cli
-
-#endif  // COSTATE_PLUGIN_CLI_CHECK_LEVELS_H_
+#endif  // COSTATE_DERIVATIVE_CHECK_LEVELS_H_

@@ -1,4 +1,4 @@
-#include "cli/loss_check.h"
+#include "optimizer/loss_check.h"
 
 #include <fmt/core.h>
 
@@ -9,10 +9,10 @@
 #include <limits>
 #include <numeric>
 
-namespace costate::cli {
+namespace costate {
 namespace {
 
-constexpr double kSteps[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7};  // times max(1, |value|)
+constexpr double kCheckSteps[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7};  // times max(1, |value|)
 constexpr double kAgree = 1e-6, kBars = 3, kRough = 1e-3;
 constexpr double kBeyondSteps = 1e12;  // a change that grows so much on its way: the smallest step is none at the end
 
@@ -34,7 +34,7 @@ struct Room {
 };
 
 // second order: centred, or towards the inside where a bound is near
-double Slope(const std::function<double(double)>& loss, double h, const Room& room) {
+double SlopeOver(const std::function<double(double)>& loss, double h, const Room& room) {
   if (room.below >= h && room.above >= h) return (loss(h) - loss(-h)) / (2 * h);
   const double side = room.above >= room.below ? h : -h;
   if (2 * h > std::max(room.below, room.above)) return std::numeric_limits<double>::quiet_NaN();
@@ -58,16 +58,16 @@ bool AtCorner(const std::function<double(double)>& loss, double h, double adjoin
 // chance, where rounding or jumps rule; a loss at a step past a failure is a NaN
 void BestDifference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
                     LossCheckEntry* entry) {
-  constexpr int kCount = std::size(kSteps);
+  constexpr int kCount = std::size(kCheckSteps);
   double slope[kCount], best = 0;
-  for (int k = 0; k < kCount; k++) slope[k] = Slope(loss, kSteps[k] * scale, room);
+  for (int k = 0; k < kCount; k++) slope[k] = SlopeOver(loss, kCheckSteps[k] * scale, room);
   entry->error_bar = std::numeric_limits<double>::infinity();
   for (int k = 1; k < kCount - 1; k++) {
     const double larger = std::abs(slope[k] - slope[k - 1]), smaller = std::abs(slope[k] - slope[k + 1]);
     if (!(larger < entry->error_bar && smaller < entry->error_bar)) continue;
     entry->error_bar = std::max(larger, smaller);
     entry->difference = slope[k];
-    best = kSteps[k] * scale;
+    best = kCheckSteps[k] * scale;
   }
   const double off = std::abs(entry->adjoint - entry->difference);
   entry->relative = largest > 0 ? off / largest : off;
@@ -185,4 +185,4 @@ const char* ToString(LossCheckEntry::Verdict verdict) {
   return "";
 }
 
-}  // namespace costate::cli
+}  // namespace costate

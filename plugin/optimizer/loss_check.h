@@ -1,6 +1,6 @@
 // Entries of a loss's gradient against centred differences of the whole rollout.
-#ifndef COSTATE_PLUGIN_CLI_LOSS_CHECK_H_
-#define COSTATE_PLUGIN_CLI_LOSS_CHECK_H_
+#ifndef COSTATE_OPTIMIZER_LOSS_CHECK_H_
+#define COSTATE_OPTIMIZER_LOSS_CHECK_H_
 
 #include <costate/adjoint.h>
 #include <costate/task.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace costate::cli {
+namespace costate {
 
 struct LossCheckEntry {
   enum class Verdict { kAgrees, kWrong, kRough };
@@ -28,6 +28,6 @@ std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterS
                                               const RolloutGradient& gradient, int count);
 const char* ToString(LossCheckEntry::Verdict verdict);
 
-}  // namespace costate::cli
+}  // namespace costate
 
-#endif  // COSTATE_PLUGIN_CLI_LOSS_CHECK_H_
+#endif  // COSTATE_OPTIMIZER_LOSS_CHECK_H_

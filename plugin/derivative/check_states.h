@@ -1,13 +1,13 @@
-// The states at which `costate check` compares: the one asked for, a free motion, and a contact.
-#ifndef COSTATE_PLUGIN_CLI_CHECK_STATES_H_
-#define COSTATE_PLUGIN_CLI_CHECK_STATES_H_
+// The states at which a check compares: the one asked for, a free motion, and a contact.
+#ifndef COSTATE_DERIVATIVE_CHECK_STATES_H_
+#define COSTATE_DERIVATIVE_CHECK_STATES_H_
 
 #include <costate/model.h>
 
 #include <string>
 #include <vector>
 
-namespace costate::cli {
+namespace costate {
 
 struct CheckStateOptions {
   std::string key;         ///< keyframe; "": the model's default state
@@ -28,6 +28,6 @@ struct CheckState {
 std::vector<CheckState> MakeCheckStates(const mjModel* model, const CheckStateOptions& options,
                                         std::vector<std::string>* notes);
 
-}  // namespace costate::cli
+}  // namespace costate
 
-#endif  // COSTATE_PLUGIN_CLI_CHECK_STATES_H_
+#endif  // COSTATE_DERIVATIVE_CHECK_STATES_H_

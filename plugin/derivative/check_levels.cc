@@ -1,21 +1,16 @@
-#include "cli/check_levels.h"
-
-#include <fmt/core.h>
+#include "derivative/check_levels.h"
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 
 #include "core/engine_guard.h"
 #include "core/extremes.h"
-#include "core/new_file.h"
 #include "derivative/analytic.h"
-#include "rollout/plot.h"
 
-namespace costate::cli {
+namespace costate {
 namespace {
 
-constexpr double kNoise = 1e-10;  // of a matrix's largest entry: what differences leave in a block of zeros
+constexpr double kZeroNoise = 1e-10;  // of a matrix's largest entry: what differences leave in a block of zeros
 
 // the largest error of all blocks, and how many entries were judged and are wrong
 template <typename Result>
@@ -41,7 +36,7 @@ ReferenceDerivative AsReference(const mjModel* model, const StepDerivative& valu
   sensors.push_back(dims.ns);
   const auto bars = [](const MatrixXd& from, const std::vector<int>& rows, const std::vector<int>& cols) {
     MatrixXd error = MatrixXd::Zero(from.rows(), from.cols());
-    const double noise = from.size() > 0 ? kNoise * from.cwiseAbs().maxCoeff() : 0;
+    const double noise = from.size() > 0 ? kZeroNoise * from.cwiseAbs().maxCoeff() : 0;
     for (std::size_t r = 0; r + 1 < rows.size() && from.size() > 0; r++) {
       for (std::size_t c = 0; c + 1 < cols.size(); c++) {
         const int height = rows[r + 1] - rows[r], width = cols[c + 1] - cols[c];
@@ -184,28 +179,4 @@ std::vector<SweepRow> SweepSteps(const mjModel* model, const mjData* data, const
   return rows;
 }
 
-std::string WriteSweep(const std::string& folder, const std::string& state, const std::vector<SweepRow>& rows,
-                       bool force) {
-  const std::filesystem::path path = folder;
-  std::string table = "eps,forward,centered,analytic,residual\n";
-  for (const SweepRow& r : rows) {
-    table += fmt::format("{:.6e},{:.6e},{:.6e},{:.6e},{:.6e}\n", r.eps, r.forward, r.centered, r.analytic, r.residual);
-  }
-  const Plot plot{
-      .file = "sweep.png",
-      .table = "sweep.csv",
-      .title = "largest error against the reference, " + state,
-      .x_label = "size of the nudge eps",
-      .y_label = "error relative to the block's largest entry",
-      .columns = {1, 2, 3, 4},
-      .labels = {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"},
-      .logarithmic = true};
-  std::string script = PlotScript({plot});
-  const std::size_t at = script.find("\nset output");
-  script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");
-  WriteNewFile(path / "sweep.csv", table, force);
-  WriteNewFile(path / "sweep.gnuplot", script, force);
-  return RunGnuplot(path, "sweep.gnuplot");
-}
-
-}  // namespace costate::cli
+}  // namespace costate

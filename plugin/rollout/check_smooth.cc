@@ -1,4 +1,4 @@
-#include "cli/check_smooth.h"
+#include "rollout/check_smooth.h"
 
 #include <costate/bundle.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace costate::cli {
+namespace costate {
 namespace {
 
 constexpr double kReachless = 1e-3;  // [m, rad]
@@ -95,4 +95,4 @@ std::vector<SmoothBias> CompareSmooth(const mjModel* model, const mjData* data, 
   return out;
 }
 
-}  // namespace costate::cli
+}  // namespace costate

@@ -1,4 +1,4 @@
-#include "cli/check_states.h"
+#include "derivative/check_states.h"
 
 #include <costate/step.h>
 #include <fmt/core.h>
@@ -8,14 +8,13 @@
 #include <random>
 #include <sstream>
 
-#include "cli/model_facts.h"
 #include "core/actuator_range.h"
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
 #include "core/warnings.h"
 
-namespace costate::cli {
+namespace costate {
 namespace {
 
 constexpr double kRandomPosition = 0.05;  // [m or rad] away from the given state, for the free motion
@@ -57,6 +56,14 @@ void LoadStateFile(const mjModel* model, const std::string& path, mjData* data) 
   }
   mj_setState(model, data, numbers.data(), kStateSignature);
   if (n > dims.nx) mj_setState(model, data, numbers.data() + dims.nx, mjSTATE_CTRL);
+}
+
+// does a contact exert force?
+bool HasContacts(const mjData* data) {
+  for (int i = 0; i < data->ncon; ++i) {
+    if (data->contact[i].efc_address >= 0 || data->contact[i].exclude == 4) return true;
+  }
+  return false;
 }
 
 // passive steps with the controls that are there
@@ -184,4 +191,4 @@ std::vector<CheckState> MakeCheckStates(const mjModel* model, const CheckStateOp
   return states;
 }
 
-}  // namespace costate::cli
+}  // namespace costate

@@ -1,6 +1,6 @@
-// `costate check --smooth`: how far the derivative of a smoothed model is from the true one, and from the averaged one.
-#ifndef COSTATE_PLUGIN_CLI_CHECK_SMOOTH_H_
-#define COSTATE_PLUGIN_CLI_CHECK_SMOOTH_H_
+// How far the derivative of a smoothed model is from the true one, and from the averaged one.
+#ifndef COSTATE_ROLLOUT_CHECK_SMOOTH_H_
+#define COSTATE_ROLLOUT_CHECK_SMOOTH_H_
 
 #include <costate/derivative.h>
 #include <costate/smooth_contact.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace costate::cli {
+namespace costate {
 
 /// One block: the smoothed derivative less the true one, and less the average of the true step under noise on
 /// positions.
@@ -32,6 +32,6 @@ double AverageNoise(const SmoothContact& smooth);
 std::vector<SmoothBias> CompareSmooth(const mjModel* model, const mjData* data, const SmoothContact& options,
                                       const LinearizeOptions& derivative);
 
-}  // namespace costate::cli
+}  // namespace costate
 
-#endif  // COSTATE_PLUGIN_CLI_CHECK_SMOOTH_H_
+#endif  // COSTATE_ROLLOUT_CHECK_SMOOTH_H_
