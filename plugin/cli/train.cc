@@ -17,6 +17,7 @@
 #include "cli/terminal.h"
 #include "core/engine_guard.h"
 #include "core/number.h"
+#include "optimizer/loss_check.h"
 #include "rollout/csv.h"
 
 namespace costate::cli {
@@ -92,10 +93,10 @@ void PrintCheck(const TrainCheck& check) {
     fmt::print("check         none: the gradient at the first weights is 0, or the motion fails\n");
     return;
   }
-  const double off = std::abs(check.adjoint - check.difference);
-  fmt::print("check         slope along the gradient: adjoint {:.9g}, differences {:.9g} ± {:.1g}{}\n", check.adjoint,
-             check.difference, check.error_bar,
-             off <= std::max(3 * check.error_bar, 1e-6 * check.adjoint) ? "" : ": DISAGREE");
+  fmt::print(
+      "check         slope along the gradient: adjoint {:.9g}, differences {:.9g} ± {:.1g}{}\n", check.adjoint,
+      check.difference, check.error_bar,
+      IsWithinError(std::abs(check.adjoint - check.difference), check.error_bar, check.adjoint) ? "" : ": DISAGREE");
 }
 
 Task LoadTrainTask(const TrainArguments& arguments) {

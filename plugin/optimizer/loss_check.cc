@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
-#include <limits>
 #include <numeric>
 
 namespace costate {
@@ -28,13 +26,8 @@ std::vector<Eigen::Index> Choose(const VectorXd& values, int count) {
   return chosen;
 }
 
-// how far an input may go from where it is
-struct Room {
-  double below = std::numeric_limits<double>::infinity(), above = below;
-};
-
 // second order: centred, or towards the inside where a bound is near
-double SlopeOver(const std::function<double(double)>& loss, double h, const Room& room) {
+double SlopeOver(const std::function<double(double)>& loss, double h, const SlopeRoom& room) {
   if (room.below >= h && room.above >= h) return (loss(h) - loss(-h)) / (2 * h);
   const double side = room.above >= room.below ? h : -h;
   if (2 * h > std::max(room.below, room.above)) return std::numeric_limits<double>::quiet_NaN();
@@ -52,32 +45,6 @@ bool AtCorner(const std::function<double(double)>& loss, double h, double adjoin
     if (adjoint < std::min(left, right) - 0.1 * jump || adjoint > std::max(left, right) + 0.1 * jump) return false;
   }
   return true;
-}
-
-// the difference with which those over the next larger and the next smaller step agree best: two alone may agree by
-// chance, where rounding or jumps rule; a loss at a step past a failure is a NaN
-void BestDifference(const std::function<double(double)>& loss, double scale, double largest, const Room& room,
-                    LossCheckEntry* entry) {
-  constexpr int kCount = std::size(kCheckSteps);
-  double slope[kCount], best = 0;
-  for (int k = 0; k < kCount; k++) slope[k] = SlopeOver(loss, kCheckSteps[k] * scale, room);
-  entry->error_bar = std::numeric_limits<double>::infinity();
-  for (int k = 1; k < kCount - 1; k++) {
-    const double larger = std::abs(slope[k] - slope[k - 1]), smaller = std::abs(slope[k] - slope[k + 1]);
-    if (!(larger < entry->error_bar && smaller < entry->error_bar)) continue;
-    entry->error_bar = std::max(larger, smaller);
-    entry->difference = slope[k];
-    best = kCheckSteps[k] * scale;
-  }
-  const double off = std::abs(entry->adjoint - entry->difference);
-  entry->relative = largest > 0 ? off / largest : off;
-  if (!(entry->error_bar <= kRough * largest)) {
-    entry->verdict = LossCheckEntry::Verdict::kRough;
-  } else if (off > kAgree * largest && off > kBars * entry->error_bar) {
-    const bool inside = room.below >= 2 * best && room.above >= 2 * best;
-    entry->verdict = inside && AtCorner(loss, best, entry->adjoint, off) ? LossCheckEntry::Verdict::kRough
-                                                                         : LossCheckEntry::Verdict::kWrong;
-  }
 }
 
 // by how much the costate grows on its way back
@@ -117,7 +84,7 @@ void CheckParameters(const Task& task, const ParameterSet& parameters, const Rol
       Simulator simulator(moved.model(), task.context, task.substeps, 1);
       return LossOf(task, &simulator, task.x0, task.U_guess, &motion);
     };
-    const Room room{values[k] - parameters[k].lower, parameters[k].upper - values[k]};
+    const SlopeRoom room{values[k] - parameters[k].lower, parameters[k].upper - values[k]};
     BestDifference(along, scale[k], largest / scale[k], room, &entry);
     moved.Set(values);
     entries->push_back(entry);
@@ -125,6 +92,35 @@ void CheckParameters(const Task& task, const ParameterSet& parameters, const Rol
 }
 
 }  // namespace
+
+bool IsWithinError(double off, double error_bar, double largest) {
+  return !(off > kAgree * largest && off > kBars * error_bar);
+}
+
+// two neighbours alone may agree by chance, where rounding or jumps rule; a loss at a step past a failure is a NaN
+void BestDifference(const std::function<double(double)>& loss, double scale, double largest, const SlopeRoom& room,
+                    LossCheckEntry* entry) {
+  constexpr int kCount = std::size(kCheckSteps);
+  double slope[kCount], best = 0;
+  for (int k = 0; k < kCount; k++) slope[k] = SlopeOver(loss, kCheckSteps[k] * scale, room);
+  entry->error_bar = std::numeric_limits<double>::infinity();
+  for (int k = 1; k < kCount - 1; k++) {
+    const double larger = std::abs(slope[k] - slope[k - 1]), smaller = std::abs(slope[k] - slope[k + 1]);
+    if (!(larger < entry->error_bar && smaller < entry->error_bar)) continue;
+    entry->error_bar = std::max(larger, smaller);
+    entry->difference = slope[k];
+    best = kCheckSteps[k] * scale;
+  }
+  const double off = std::abs(entry->adjoint - entry->difference);
+  entry->relative = largest > 0 ? off / largest : off;
+  if (!(entry->error_bar <= kRough * largest)) {
+    entry->verdict = LossCheckEntry::Verdict::kRough;
+  } else if (!IsWithinError(off, entry->error_bar, largest)) {
+    const bool inside = room.below >= 2 * best && room.above >= 2 * best;
+    entry->verdict = inside && AtCorner(loss, best, entry->adjoint, off) ? LossCheckEntry::Verdict::kRough
+                                                                         : LossCheckEntry::Verdict::kWrong;
+  }
+}
 
 std::vector<LossCheckEntry> CheckLossGradient(const Task& task, const ParameterSet* parameters,
                                               const RolloutGradient& g, int count) {

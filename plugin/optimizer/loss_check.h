@@ -5,6 +5,8 @@
 #include <costate/adjoint.h>
 #include <costate/task.h>
 
+#include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,21 @@ struct LossCheckEntry {
   double relative = 0;   ///< |adjoint − difference| over the largest entry of its block
   Verdict verdict = Verdict::kAgrees;
 };
+
+/// Is a slope that is `off` by so much as good as three error bars of the difference, or 1e-6 of the largest entry,
+/// say?
+bool IsWithinError(double off, double error_bar, double largest);
+
+/// How far an input may go from where it is.
+struct SlopeRoom {
+  double below = std::numeric_limits<double>::infinity(), above = below;
+};
+
+/// The slope of loss(h) at h = 0 by centred differences over six steps, 1e-2 to 1e-7 times scale: the one with which
+/// those over the next larger and the next smaller step agree best. Fills all but name and adjoint, which it judges.
+/// @param largest  entry of its block.
+void BestDifference(const std::function<double(double)>& loss, double scale, double largest, const SlopeRoom& room,
+                    LossCheckEntry* entry);
 
 /// Of task.inputs `count` controls and `count` tangents of the start, the largest half and others spread evenly, and
 /// all parameters. An entry is wrong when it is off by more than 1e-6 of its block's largest entry and three error

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/extremes.h"
+#include "optimizer/loss_check.h"
 #include "optimizer/minimize.h"
 
 namespace costate {
@@ -115,21 +116,14 @@ TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& 
   if (std::isnan(cost->Value(starts, &g)) || g.isZero(0)) return check;
   check.adjoint = g.norm();
   const VectorXd direction = g / check.adjoint;
-  check.error_bar = kInf;
-  double last = kNan;
-  for (double step : {1e-2, 1e-3, 1e-4, 1e-5, 1e-6}) {
-    double values[2];
-    for (int side : {0, 1}) {
-      policy->Set(w + (side ? step : -step) * direction);
-      values[side] = cost->Value(starts, nullptr);
-    }
-    const double slope = (values[1] - values[0]) / (2 * step);
-    if (std::abs(slope - last) < check.error_bar) {
-      check.error_bar = std::abs(slope - last);
-      check.difference = slope;
-    }
-    last = slope;
-  }
+  LossCheckEntry entry{.name = "weights", .adjoint = check.adjoint};
+  const auto along = [&](double h) {
+    policy->Set(w + h * direction);
+    return cost->Value(starts, nullptr);
+  };
+  BestDifference(along, 1, check.adjoint, {}, &entry);
+  check.difference = entry.difference;
+  check.error_bar = entry.error_bar;
   policy->Set(w);
   return check;
 }
