@@ -343,6 +343,59 @@ void AimAtGuess(const std::vector<XmlElement>& costs, const Task& task, std::vec
   }
 }
 
+// what stands in <task> itself, beside what the task has of it
+struct TaskHead {
+  double horizon;  // [s]
+  int substeps;
+  CostScale scale;
+};
+
+TaskHead ReadHead(const XmlFile& file, const XmlElement& root, const std::string& folder, Task* task) {
+  task->file = file.path();
+  task->text = file.text();
+  const std::string stem = std::filesystem::path(file.path()).filename().string();
+  task->name = root.Text("name").value_or(stem.substr(0, stem.find('.')));
+  const std::optional<std::string> model_file = root.Text("model");
+  if (!model_file) root.Fail("model is missing: the file of the robot, relative to this one");
+  task->model_file = Resolve(folder, *model_file);
+  const std::optional<double> horizon = root.PositiveNumber("horizon");
+  if (!horizon) root.Fail("horizon is missing: the length of the motion in seconds");
+  constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum, CostScale::kKnots};
+  return {*horizon, root.WholeNumber("controlstep", 1).value_or(1),
+          kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)]};
+}
+
+// constraints, and those that are soft as costs
+void AddConstraints(const std::vector<ConstraintDraft>& drafts, const std::string& folder, Task* task,
+                    std::vector<ResidualTerm>* terms) {
+  for (const ConstraintDraft& draft : drafts) {
+    const std::size_t before = terms->size();
+    MakeConstraints(draft, folder, task, terms);
+    for (std::size_t i = before; i < terms->size(); ++i) {
+      const ResidualTerm& added = (*terms)[i];
+      const auto same = [&](const ResidualTerm& term) { return &term != &added && term.name == added.name; };
+      if (std::any_of(terms->begin(), terms->end(), same))
+        draft.element.Fail("a second cost with the name '" + added.name + "'");
+    }
+  }
+}
+
+// states to start from are for multiple shooting alone
+void CheckStates(const Elements& elements, const Task& task) {
+  if (task.X_guess.size() == 0) return;
+  const XmlElement& guess = *elements.Find("guess");
+  if (task.solver.type != SolverType::kFddp) {
+    guess.Fail("states are for <solver type=\"fddp\"/>, the type is " + std::string(ToString(task.solver.type)));
+  }
+  if (task.sampling.iterations > 0)
+    guess.Fail("states do not go with a sampled start of <solver>, which starts from controls alone");
+  for (const char* other : {"time", "smooth"}) {
+    if (!elements.Find(other)) continue;
+    guess.Fail(fmt::format("states do not go with <{}>, which starts from controls alone", other),
+               ErrorCode::kUnsupported);
+  }
+}
+
 Task ReadTask(const XmlFile& file) {
   for (const char* tag : {"mujoco", "robot"}) {
     if (file.Root().tag() == tag)
@@ -351,33 +404,20 @@ Task ReadTask(const XmlFile& file) {
           "with");
   }
   const XmlElement root = file.Root("task");
+  const std::string folder = std::filesystem::path(file.path()).parent_path().string();
   root.Allow({"name", "model", "horizon", "controlstep", "scale"});
   const Elements elements = SortElements(root);
-  const std::string& path = file.path();
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-
-  // what stands in <task> itself
   Task task;
-  task.file = path;
-  task.text = file.text();
-  const std::string stem = std::filesystem::path(path).filename().string();
-  task.name = root.Text("name").value_or(stem.substr(0, stem.find('.')));
-  const std::optional<std::string> model_file = root.Text("model");
-  if (!model_file) root.Fail("model is missing: the file of the robot, relative to this one");
-  task.model_file = Resolve(folder, *model_file);
-  const std::optional<double> horizon = root.PositiveNumber("horizon");
-  if (!horizon) root.Fail("horizon is missing: the length of the motion in seconds");
-  const int substeps = root.WholeNumber("controlstep", 1).value_or(1);
-  constexpr CostScale kScales[] = {CostScale::kDt, CostScale::kMean, CostScale::kSum, CostScale::kKnots};
-  const CostScale scale = kScales[root.Word("scale", {"dt", "mean", "sum", "knots"}).value_or(0)];
-  task.solver = ReadSolver(elements.Find("solver"), &task.constrained);
+  const TaskHead head = ReadHead(file, root, folder, &task);
+  const XmlElement* solver = elements.Find("solver");
+  task.solver = ReadSolver(solver, &task.constrained);
   task.hopping = ReadHopping(elements.Find("hopping"));
   task.mpc = ReadMpc(elements.Find("mpc"));
 
   std::vector<ConstraintDraft> constraints;
   std::vector<ResidualTerm> terms = ReadModelAndCosts(root, elements, folder, &constraints, &task);
   try {
-    SetHorizon(*horizon, substeps, &task);
+    SetHorizon(head.horizon, head.substeps, &task);
   } catch (const Error& error) {
     root.Fail(error.what(), error.code());
   }
@@ -389,47 +429,26 @@ Task ReadTask(const XmlFile& file) {
   task.free_start = ReadFreeStart(elements.Find("start"), task.model.get(), task.x0);
   task.spline = ReadSpline(elements.Find("spline"), task.N);
   const double knot_time = task.substeps * task.model->opt.timestep;
-  task.sampling = ReadSampling(elements.Find("solver"), task.N * knot_time, knot_time);
+  task.sampling = ReadSampling(solver, task.N * knot_time, knot_time);
   if (task.sampling.iterations > 0 && !task.sampling.periodic && task.spline.knots > 0) {
-    if (elements.Find("solver")->Has("nodetime"))
-      elements.Find("solver")->Fail("nodetime and <spline> both say where the knots are: leave one out");
+    if (solver->Has("nodetime")) solver->Fail("nodetime and <spline> both say where the knots are: leave one out");
     task.sampling.spline = task.spline;
   }
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
   task.free_time = ReadTime(elements.Find("time"), elements);
   AimAtGuess(elements.costs, task, &terms);
   if (task.free_time.longest > 0 && !elements.Find("hopping")) task.hopping = {};  // not at each length unasked
-  for (const ConstraintDraft& draft : constraints) {
-    const std::size_t before = terms.size();
-    MakeConstraints(draft, folder, &task, &terms);
-    for (std::size_t i = before; i < terms.size(); ++i) {
-      const auto same = [&](const ResidualTerm& term) { return &term != &terms[i] && term.name == terms[i].name; };
-      if (std::any_of(terms.begin(), terms.end(), same))
-        draft.element.Fail("a second cost with the name '" + terms[i].name + "'");
-    }
-  }
-  const XmlElement* solver = elements.Find("solver");
+  AddConstraints(constraints, folder, &task, &terms);
   if (task.constraints.size() > 0 && task.free_time.longest == 0 && !(solver && solver->Has("iterations")))
     task.solver.iterations = kConstrainedIterations;
-  task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), scale);
+  task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), head.scale);
   WarnOfStart(&task);
   if (task.sampling.iterations > 0 && task.constraints.size() > 0) {
     task.warnings.push_back(
         "a sampled start betters the guess by the cost alone; the constraints are kept from there on");
   }
   task.X_guess = ReadStates(elements.Find("guess"), folder, task);
-  if (task.X_guess.size() > 0 && task.solver.type != SolverType::kFddp) {
-    elements.Find("guess")->Fail("states are for <solver type=\"fddp\"/>, the type is " +
-                                 std::string(ToString(task.solver.type)));
-  }
-  if (task.X_guess.size() > 0 && task.sampling.iterations > 0) {
-    elements.Find("guess")->Fail("states do not go with a sampled start of <solver>, which starts from controls alone");
-  }
-  for (const char* other : {"time", "smooth"}) {
-    if (task.X_guess.size() == 0 || !elements.Find(other)) continue;
-    elements.Find("guess")->Fail(fmt::format("states do not go with <{}>, which starts from controls alone", other),
-                                 ErrorCode::kUnsupported);
-  }
+  CheckStates(elements, task);
   ReadInputs(elements.Find("gradient"), &task);
   task.policy = ReadPolicy(elements.Find("policy"), task);
   return task;

@@ -296,9 +296,8 @@ bool FollowsToKey(const Task& task, const Start& start, const KeyKnot& goal, con
   return IsNearKey(model, FollowControls(task, start, {VectorXd::Constant(1, at), goal.x.head(nq)}).end, goal, sizes);
 }
 
-}  // namespace
-
-std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder) {
+// the model, and the horizon in control intervals
+Task ReachTask(const std::string& model_path, const ReachOptions& options) {
   Task task;
   task.model_file = model_path;
   task.model = LoadModel(model_path);
@@ -313,23 +312,38 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   if (options.goals.empty()) FailWithoutGoal(model, model_path);
   SetHorizon(options.time, options.substeps > 0 ? options.substeps : ChooseSubsteps(options.time, model->opt.timestep),
              &task);
+  return task;
+}
 
-  // the goals; one of them at most is a keyframe
-  std::string key;
+struct Goals {
+  std::string key;  // one of them at most is a keyframe
   std::vector<PartGoal> parts;
-  for (const std::string& text : options.goals) {
+};
+
+Goals ReadGoals(const mjModel* model, const std::vector<std::string>& texts) {
+  Goals goals;
+  std::vector<PartGoal>& parts = goals.parts;
+  for (const std::string& text : texts) {
     if (!IsKey(model, text)) {
       parts.push_back(ReadPartGoal(model, text));
       const auto same = [&](const PartGoal& part) { return part.CostName() == parts.back().CostName(); };
       if (std::any_of(parts.begin(), parts.end() - 1, same))
         FailGoal(text, fmt::format("{} has a goal already", parts.back().CostName()));
-    } else if (!key.empty()) {
-      FailGoal(text, fmt::format("'{}' is a keyframe to reach already", key));
+    } else if (!goals.key.empty()) {
+      FailGoal(text, fmt::format("'{}' is a keyframe to reach already", goals.key));
     } else {
-      key = KeyName(text);
+      goals.key = KeyName(text);
     }
   }
+  return goals;
+}
 
+}  // namespace
+
+std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder) {
+  const Task task = ReachTask(model_path, options);
+  const mjModel* model = task.model.get();
+  const auto [key, parts] = ReadGoals(model, options.goals);
   const VectorXd size = NaturalSizes(model);
 
   // controls that hold start and goal: those of the keyframes, where they have some
