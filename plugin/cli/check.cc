@@ -110,14 +110,15 @@ std::string WriteSweep(const std::string& folder, const std::string& state, cons
   for (const SweepRow& r : rows) {
     table += fmt::format("{:.6e},{:.6e},{:.6e},{:.6e},{:.6e}\n", r.eps, r.forward, r.centered, r.analytic, r.residual);
   }
-  const Plot plot{"sweep.png",
-                  "sweep.csv",
-                  "largest error against the reference, " + state,
-                  "size of the nudge eps",
-                  "error relative to the block's largest entry",
-                  {1, 2, 3, 4},
-                  {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"},
-                  true};
+  const Plot plot{
+      .file = "sweep.png",
+      .table = "sweep.csv",
+      .title = "largest error against the reference, " + state,
+      .x_label = "size of the nudge eps",
+      .y_label = "error relative to the block's largest entry",
+      .columns = {1, 2, 3, 4},
+      .labels = {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"},
+      .logarithmic = true};
   std::string script = PlotScript({plot});
   const std::size_t at = script.find("\nset output");
   script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");

@@ -14,9 +14,9 @@ namespace {
 
 constexpr const char* kLeftPiece = "models near by have another set of contacts or of forces at limits";
 
-constexpr double kRounding = 1e-12;  // of the largest terms that a row adds up, with what stiff contacts make of it
-constexpr double kJump = 0.1;        // of what a row changes by: a side that would begin elsewhere …
-constexpr double kClear = 1e3;       // … and how many times the rounding
+constexpr double kRowRounding = 1e-12;  // of the largest terms that a row adds up, with what stiff contacts make of it
+constexpr double kJump = 0.1;           // of what a row changes by: a side that would begin elsewhere …
+constexpr double kClear = 1e3;          // … and how many times the rounding
 constexpr double kCenteredNoise = 0.11, kForwardNoise = 0.66;  // of five points, by that of their fourth difference
 constexpr double kValueNoise = 1e-15;                          // of a sensor's value: no nudge shows less
 constexpr double kPoor = 1e-7;       // of the largest of a part: rounding that is worth wider nudges
@@ -24,7 +24,7 @@ constexpr double kBent = 1e-5;       // likewise: worth shorter ones …
 constexpr double kMended = 0.1;      // … that leave no more than this
 constexpr double kNear = 10;         // of that disagreement, beyond which wider nudges tell of another piece
 constexpr double kWiden = 1.0 / 64;  // what wider nudges leave of rounding, but by chance
-constexpr double kCorner = 1e-3;     // of what a row changes by: more is no rounding of a smooth function
+constexpr double kRowCorner = 1e-3;  // of what a row changes by: more is no rounding of a smooth function
 
 double Largest(const mjtNum* x, int n) {
   double largest = 0;
@@ -231,7 +231,7 @@ ParameterDifference::Bend ParameterDifference::LookForCorners() const {
   for (Eigen::Index i = 0; i < center_.size(); i++) {
     double v[4], most = 0;
     for (int p = 0; p < 4; p++) most = std::max(most, std::abs(v[p] = values_[p][i] - center_[i]));
-    const double allowed = kCorner * most + rounding_[i];
+    const double allowed = kRowCorner * most + rounding_[i];
     const double even = 4 * (v[1] + v[2]) - (v[0] + v[3]), odd = 2 * (v[2] - v[1]) - (v[3] - v[0]);
     if (!(std::max(std::abs(even), std::abs(odd)) > allowed)) continue;
     bend.corner = true;
@@ -252,9 +252,9 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
   residual_.Capture(m, d);
   residual_.CaptureJumping(m, d);
   reproducible_ = residual_.Evaluate(stencils_.Center(), a, &center_);
-  rounding_ = kRounding * center_.cwiseAbs();
-  rounding_.head(nv).setConstant(kRounding * LargestForce(m, d));
-  rounding_.segment(nv, nv).setConstant(kRounding * Largest(d->qacc, nv));
+  rounding_ = kRowRounding * center_.cwiseAbs();
+  rounding_.head(nv).setConstant(kRowRounding * LargestForce(m, d));
+  rounding_.segment(nv, nv).setConstant(kRowRounding * Largest(d->qacc, nv));
   parts_ = {{0, nv, true}, {0, nv}, {nv, nv}, {2 * nv, na}, {2 * nv + na, na}};
   weights_ = Eigen::Map<const VectorXd>(m->dof_M0, nv).cwiseMax(mjMINVAL).cwiseInverse();
   branch_.assign(static_cast<std::size_t>(na), 0);
@@ -305,14 +305,14 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
   residual_.Capture(m, d);
   residual_.CaptureJumping(m, d);
   residual_.EvaluateSensors(stencils_.Center(), a, &center_);
-  rounding_ = kRounding * center_.cwiseAbs();
+  rounding_ = kRowRounding * center_.cwiseAbs();
   parts_.resize(static_cast<std::size_t>(m->nsensor));
   for (int i = 0; i < m->nsensor; i++) {
     parts_[static_cast<std::size_t>(i)] = {m->sensor_adr[i], m->sensor_dim[i]};
     const double terms = LargestTerm(m, d, m->sensor_needstage[i]);
     for (int row = m->sensor_adr[i]; row < m->sensor_adr[i] + m->sensor_dim[i]; row++) {
       if (HeldByCutoff(m, center_.data(), i, row)) rounding_[row] = kInf;
-      else rounding_[row] += kRounding * terms;
+      else rounding_[row] += kRowRounding * terms;
     }
   }
   for (int k = 0; k < size(); k++) {
