@@ -8,6 +8,7 @@
 
 #include "derivative/yielding_scene.h"
 #include "support/engine_test.h"
+#include "support/expect_products.h"
 #include "support/matrix_near.h"
 
 namespace costate {
@@ -59,19 +60,10 @@ TEST_P(CompliantContact, AgreesWithDifferencesUnderEveryIntegrator) {
 
 TEST_P(CompliantContact, ProductsAccelerationAndInverseHaveIt) {
   Randomize(7);
-  const int nv = static_cast<int>(model_->nv);
   Linearizer linearizer(model_.get(), {.level = Level::kAnalytic});
   linearizer.SetContext(GetContext(model_.get(), data_.get()));
-  const VectorXd x = GetState(model_.get(), data_.get()), u = VectorXd::Zero(model_->nu),
-                 lambda = VectorXd::Random(2 * nv);
-  StepDerivative step;
-  linearizer.Linearize(x, u, &step);
-  StepVjp vjp;
-  linearizer.Vjp(x, u, lambda, &vjp);
-  EXPECT_TRUE(MatricesNearRelative(vjp.x, step.A.transpose() * lambda, 1e-10));
-  StepJvp jvp;
-  linearizer.Jvp(x, u, lambda, u, &jvp);
-  EXPECT_TRUE(MatricesNearRelative(jvp.dx, step.A * lambda, 1e-10));
+  const VectorXd x = GetState(model_.get(), data_.get()), u = VectorXd::Zero(model_->nu);
+  support::ExpectProducts(model_.get(), &linearizer, x, u, 1e-10);
 
   AccelerationDerivative analytic, reference;
   linearizer.LinearizeAcceleration(x, u, &analytic);

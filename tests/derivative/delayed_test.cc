@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/engine_test.h"
+#include "support/expect_products.h"
 #include "support/expect_reference.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -68,20 +69,7 @@ TEST_F(DelayedTest, BothLevelsAgreeWithTheReference) {
       EXPECT_EQ(value.C.row(1).norm(), 0);
     }
 
-    // products
-    Linearizer linearizer(m, {.sensors = false});
-    linearizer.SetContext(GetContext(m, data.get()));
-    const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
-    const StepDerivative value = Linearize(m, data.get(), {.sensors = false});
-    const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
-                   du = support::Random(4).Vector(static_cast<int>(m->nu));
-    StepVjp vjp;
-    linearizer.Vjp(x, u, lambda, &vjp);
-    EXPECT_TRUE(support::MatricesNearRelative(vjp.x, value.A.transpose() * lambda, 1e-11));
-    EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-11));
-    StepJvp jvp;
-    linearizer.Jvp(x, u, lambda, du, &jvp);
-    EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, value.A * lambda + value.B * du, 1e-11));
+    support::ExpectProducts(m, data.get(), {.sensors = false}, 1e-11);
   }
 }
 
@@ -149,17 +137,7 @@ TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
   EXPECT_EQ(value.coverage.Worst(), Level::kResidual);
   ExpectReference(m, data.get(), value);
   EXPECT_EQ(value.C.row(1).norm(), 0);
-  Linearizer linearizer(m);
-  linearizer.SetContext(GetContext(m, data.get()));
-  const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
-  const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
-                 du = support::Random(4).Vector(static_cast<int>(m->nu));
-  StepVjp vjp;
-  linearizer.Vjp(x, u, lambda, &vjp);
-  EXPECT_TRUE(support::MatricesNearRelative(vjp.u, value.B.transpose() * lambda, 1e-11));
-  StepJvp jvp;
-  linearizer.Jvp(x, u, lambda, du, &jvp);
-  EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, value.A * lambda + value.B * du, 1e-11));
+  support::ExpectProducts(m, data.get(), {}, 1e-11);
 
   // a stage within the step would read what this very step stores
   const ModelPtr early = LoadModelFromString(Late("integrator='RK4'", "<motor joint='b' delay='0.001' nsample='4'/>"));

@@ -2,6 +2,7 @@
 
 #include "derivative/analytic.h"
 #include "support/engine_test.h"
+#include "support/expect_products.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
 #include "support/step_reference.h"
@@ -41,6 +42,19 @@ StepDerivative LinearizeTerms(const mjModel* m, const mjData* point, const TermS
   return out;
 }
 
+// at a random state of this speed: against the step, and against the same term by differences; returns the state
+DataPtr ExpectFluidStep(const mjModel* m, unsigned seed, double speed, const TermSwitch& differenced,
+                        double tolerance) {
+  DataPtr data = MakeData(m);
+  SetState(m, data.get(), support::RandomState(m, seed, {.position = 0.8, .velocity = speed}));
+  const StepDerivative value = LinearizeTerms(m, data.get());
+  EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
+  const support::StepReference reference = support::MakeStepReference(m, data.get());
+  EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
+  EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), differenced).A, value.A, tolerance));
+  return data;
+}
+
 // (F1)–(F3), with wind, at speeds large and small
 TEST_F(FluidTest, AgreesWithTheStep) {
   const ModelPtr model = LoadModelFromString(kSwimmer);
@@ -49,13 +63,7 @@ TEST_F(FluidTest, AgreesWithTheStep) {
     m->opt.integrator = integrator;
     for (double speed : {3.0, 0.02}) {
       SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(speed));
-      const DataPtr data = MakeData(m);
-      SetState(m, data.get(), support::RandomState(m, 5, {.position = 0.8, .velocity = speed}));
-      const StepDerivative value = LinearizeTerms(m, data.get());
-      EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-      const support::StepReference reference = support::MakeStepReference(m, data.get());
-      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
-      EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), {.passive = true}).A, value.A, 2e-8));
+      ExpectFluidStep(m, 5, speed, {.passive = true}, 2e-8);
     }
   }
 }
@@ -86,23 +94,9 @@ TEST_F(FluidTest, ImplicitIntegratorsAgreeWithTheStepOnEveryKindOfTree) {
     m->opt.integrator = integrator;
     for (double speed : {2.0, 0.03}) {
       SCOPED_TRACE(std::to_string(integrator) + " " + std::to_string(speed));
-      const DataPtr data = MakeData(m);
-      SetState(m, data.get(), support::RandomState(m, 7, {.position = 0.8, .velocity = speed}));
-      const StepDerivative value = LinearizeTerms(m, data.get());
-      EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-      const support::StepReference reference = support::MakeStepReference(m, data.get());
-      EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
-      EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), {.integrator = true}).A, value.A,
-                                                1e-8));  // differences of a stiff light swimmer
-
-      // products are those of the matrices
-      Linearizer linearizer(m);
-      support::Random random(3);
-      const VectorXd lambda = random.Vector(value.A.rows(), 1);
-      const VectorXd x = GetState(m, data.get()), nothing;
-      StepVjp vjp;
-      linearizer.Vjp(x, nothing, lambda, &vjp);
-      EXPECT_LE((vjp.x - value.A.transpose() * lambda).norm(), 1e-11 * value.A.norm());
+      const DataPtr data =
+          ExpectFluidStep(m, 7, speed, {.integrator = true}, 1e-8);  // differences of a stiff light swimmer
+      support::ExpectProducts(m, data.get(), {}, 1e-11);
     }
   }
 }
@@ -123,13 +117,7 @@ TEST_F(FluidTest, ImplicitIntegratorsAgreeWithTheStepOnSimpleBodies) {
   for (int integrator : {mjINT_IMPLICITFAST, mjINT_IMPLICIT}) {
     SCOPED_TRACE(integrator);
     m->opt.integrator = integrator;
-    const DataPtr data = MakeData(m);
-    SetState(m, data.get(), support::RandomState(m, 7, {.position = 0.8, .velocity = 2}));
-    const StepDerivative value = LinearizeTerms(m, data.get());
-    EXPECT_EQ(value.coverage.Worst(), Level::kAnalytic);
-    const support::StepReference reference = support::MakeStepReference(m, data.get());
-    EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
-    EXPECT_TRUE(support::MatricesNearRelative(LinearizeTerms(m, data.get(), {.integrator = true}).A, value.A, 1e-8));
+    ExpectFluidStep(m, 7, 2, {.integrator = true}, 1e-8);
   }
 }
 

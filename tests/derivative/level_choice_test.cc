@@ -10,6 +10,7 @@
 #include "derivative/contact_geometry.h"
 #include "derivative/crossed_boxes.h"
 #include "support/engine_test.h"
+#include "support/expect_products.h"
 #include "support/random_state.h"
 
 namespace costate {
@@ -84,17 +85,7 @@ TEST_F(LevelChoiceTest, AdhesionIsAnalytic) {
       Linearizer linearizer(m, {.level = Level::kAnalytic, .sensors = false});
       linearizer.SetContext(GetContext(m, data.get()));
       const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
-      const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows())),
-                     du = support::Random(4).Vector(2);
-      StepVjp vjp;
-      linearizer.Vjp(x, u, lambda, &vjp);
-      const VectorXd of_x = value.A.transpose() * lambda, of_u = value.B.transpose() * lambda;
-      EXPECT_LT((vjp.x - of_x).cwiseAbs().maxCoeff(), 1e-11 * of_x.cwiseAbs().maxCoeff());
-      EXPECT_LT((vjp.u - of_u).cwiseAbs().maxCoeff(), 1e-11 * of_x.cwiseAbs().maxCoeff());
-      StepJvp jvp;
-      linearizer.Jvp(x, u, lambda, du, &jvp);
-      const VectorXd pushed = value.A * lambda + value.B * du;
-      EXPECT_LT((jvp.dx - pushed).cwiseAbs().maxCoeff(), 1e-11 * pushed.cwiseAbs().maxCoeff());
+      support::ExpectProducts(m, &linearizer, x, u, 1e-11);
 
       // qfrc_inverse has the adhesion of geoms
       InverseDerivative inverse;

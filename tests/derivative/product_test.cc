@@ -8,6 +8,7 @@
 #include "derivative/analytic.h"
 #include "derivative/joint_scene.h"
 #include "support/engine_test.h"
+#include "support/expect_products.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
 
@@ -17,50 +18,14 @@ namespace {
 using ProductTest = support::EngineTest;
 
 constexpr double kOrderOfSums = 1e-12;  // of the largest sum of absolute values in the product
-constexpr double kProductDifference = 1e-6;
 constexpr double kAfterForward =
     1e-10;  // of the largest entry: two accelerations, each as converged as the engine's solver gets
 
 double Largest(const MatrixXd& x) { return x.size() ? x.cwiseAbs().maxCoeff() : 0; }
 
-VectorXd RandomCovector(const mjModel* model, unsigned seed) {
-  // entries of A by velocity are h times smaller than those by position: a covector with both scales sees both
-  VectorXd lambda = support::RandomTangent(model, seed);
-  return lambda;
-}
-
-// Aᵀ λ, Bᵀ λ and A dx + B du of one Linearizer
 void ExpectProducts(const mjModel* model, const mjData* data, const LinearizeOptions& options = {.sensors = false},
                     double tolerance = kOrderOfSums) {
-  const Dims dims(model);
-  Linearizer linearizer(model, options);
-  linearizer.SetContext(GetContext(model, data));
-  const VectorXd x = GetState(model, data), u = Eigen::Map<const VectorXd>(data->ctrl, dims.nu);
-  StepDerivative matrices;
-  linearizer.Linearize(x, u, &matrices);
-  ASSERT_EQ(matrices.status, StepStatus::kOk);
-
-  const VectorXd lambda = RandomCovector(model, 7);
-  StepVjp vjp;
-  linearizer.Vjp(x, u, lambda, &vjp);
-  ASSERT_EQ(vjp.status, StepStatus::kOk);
-  EXPECT_EQ(vjp.coverage.Worst(), matrices.coverage.Worst());
-  const double x_scale = Largest(matrices.A.cwiseAbs().transpose() * lambda.cwiseAbs());
-  const double u_scale = Largest(matrices.B.cwiseAbs().transpose() * lambda.cwiseAbs());
-  EXPECT_TRUE(support::MatricesNear(vjp.x, matrices.A.transpose() * lambda, tolerance * x_scale, TangentNames(model)));
-  EXPECT_TRUE(support::MatricesNear(vjp.u, matrices.B.transpose() * lambda, tolerance * u_scale));
-  EXPECT_EQ(vjp.qfrc.size() + vjp.xfrc.size(), 0);
-
-  MatrixXd dx(dims.ndx, 3), du(dims.nu, 3);
-  for (int c = 0; c < 3; c++) {
-    dx.col(c) = support::RandomTangent(model, 20 + c);
-    du.col(c) = support::Random(30 + c).Vector(dims.nu);
-  }
-  StepJvp jvp;
-  linearizer.Jvp(x, u, dx, du, &jvp);
-  ASSERT_EQ(jvp.status, StepStatus::kOk);
-  const double scale = Largest(matrices.A.cwiseAbs() * dx.cwiseAbs() + matrices.B.cwiseAbs() * du.cwiseAbs());
-  EXPECT_TRUE(support::MatricesNear(jvp.dx, matrices.A * dx + matrices.B * du, tolerance * scale, TangentNames(model)));
+  support::ExpectProducts(model, data, options, tolerance, support::ProductScale::kSums);
 }
 
 DataPtr Driven(const mjModel* model, int steps, unsigned seed = 3) {
@@ -107,7 +72,7 @@ TEST_P(EveryIntegrator, DerivativesAfterForwardAreTheSame) {
   EXPECT_TRUE(support::MatricesNear(after.A, matrices.A, kAfterForward * Largest(matrices.A), TangentNames(m)));
   EXPECT_TRUE(support::MatricesNear(after.B, matrices.B, kAfterForward * Largest(matrices.B), TangentNames(m)));
 
-  const VectorXd lambda = RandomCovector(m, 7);
+  const VectorXd lambda = support::RandomTangent(m, 7);
   ASSERT_TRUE(backend.VjpAfterForward(m, data.get(), lambda, &vjp, &missing)) << missing;
   const double scale = Largest(after.A.cwiseAbs().transpose() * lambda.cwiseAbs());
   EXPECT_TRUE(support::MatricesNear(vjp.x, after.A.transpose() * lambda, kOrderOfSums * scale, TangentNames(m)));
@@ -277,7 +242,7 @@ TEST_F(ProductTest, AgreeWhereATermIsDifferenced) {
       std::string missing;
       at_point();
       ASSERT_TRUE(backend.Linearize(model.get(), work.get(), false, &matrices, &missing)) << missing;
-      const VectorXd lambda = RandomCovector(model.get(), 2);
+      const VectorXd lambda = support::RandomTangent(model.get(), 2);
       StepVjp vjp;
       at_point();
       ASSERT_TRUE(backend.Vjp(model.get(), work.get(), lambda, false, &vjp, &missing)) << missing;

@@ -49,10 +49,7 @@ struct Motion {
   void Start(const DataPtr& data, int N, double amplitude) {
     context = GetContext(model.get(), data.get());
     x0 = GetState(model.get(), data.get());
-    U.resize(model->nu, N);
-    for (int t = 0; t < N; t++) {
-      for (int i = 0; i < model->nu; i++) U(i, t) = data->ctrl[i] + amplitude * std::sin(0.3 * t + i);
-    }
+    U = ControlsAbout(model.get(), data.get(), N, amplitude);
   }
   double LossOf(const Loss& loss, int substeps, ConstVectorRef start, ConstMatrixRef controls) const {
     Simulator simulator(model.get(), context, substeps, 1);
@@ -65,7 +62,7 @@ struct Motion {
 };
 
 TEST(Adjoint, ProjectileIsThatOfItsClosedForm) {
-  // R1: loss ½ (x_T − 6)², start velocity (2.5, 1): x_T = 7.5, loss 1.125, gradient (4.5, 0); ∂x_T/∂u_t = dt² (N − t)
+  // loss ½ (x_T − 6)², start velocity (2.5, 1): x_T = 7.5, loss 1.125, gradient (4.5, 0); ∂x_T/∂u_t = dt² (N − t)
   constexpr int kSteps = 300;
   Motion m(kModels + "/projectile/projectile.xml", "throw", kSteps, 0);
   m.U.setZero();

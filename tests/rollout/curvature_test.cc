@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "rollout/models.h"
 #include "rollout/rotation.h"
 #include "rollout/square_loss.h"
 
@@ -51,10 +52,7 @@ struct ShortMotion {
       : model(std::move(m)), substeps(k) {
     context = GetContext(model.get(), data.get());
     x0 = GetState(model.get(), data.get());
-    U.resize(model->nu, N);
-    for (int t = 0; t < N; t++) {
-      for (int i = 0; i < model->nu; i++) U(i, t) = data->ctrl[i] + amplitude * std::sin(0.3 * t + i);
-    }
+    U = ControlsAbout(model.get(), data.get(), N, amplitude);
     for (int i = 0; i < model->nv; i++) x0[model->nq + i] = speed * (1 + 0.3 * std::sin(1 + i));
     Roll();
   }

@@ -92,7 +92,16 @@ inline MatrixXd WavyControls(const mjModel* m, int N) {
   return U;
 }
 
-// the motion from the start under such controls, and what made it
+// waves about the controls of `data`
+inline MatrixXd ControlsAbout(const mjModel* m, const mjData* data, int N, double amplitude) {
+  MatrixXd U(m->nu, N);
+  for (int t = 0; t < N; ++t) {
+    for (int i = 0; i < m->nu; ++i) U(i, t) = data->ctrl[i] + amplitude * std::sin(0.3 * t + i);
+  }
+  return U;
+}
+
+// the motion from the start under wavy controls, and what made it
 struct WavyMotion {
   WavyMotion(const std::string& xml, int N, int threads = 1)
       : model(LoadModelFromString(xml)),

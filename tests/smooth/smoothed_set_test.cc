@@ -9,6 +9,7 @@
 #include <string>
 
 #include "support/engine_test.h"
+#include "support/expect_products.h"
 #include "support/matrix_near.h"
 
 namespace costate {
@@ -106,14 +107,7 @@ TEST_F(SmoothedSetTest, NarrowWidthIsTheTrueDerivative) {
         ASSERT_TRUE(b.A.allFinite());
         EXPECT_GT((b.A - a.A).cwiseAbs().maxCoeff(), 1e-6);
 
-        // products
-        const VectorXd lambda = VectorXd::LinSpaced(24, -1, 2);
-        StepVjp vjp;
-        wide.Vjp(x, VectorXd(), lambda, &vjp);
-        EXPECT_TRUE(support::MatricesNearRelative(vjp.x, b.A.transpose() * lambda, 1e-10));
-        StepJvp jvp;
-        wide.Jvp(x, VectorXd(), lambda, VectorXd(), &jvp);
-        EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, b.A * lambda, 1e-10));
+        support::ExpectProducts(model.get(), &wide, x, VectorXd(), 1e-10);
 
         // H stays symmetric and positive
         AccelerationDerivative acceleration;
@@ -157,12 +151,7 @@ TEST_F(SmoothedSetTest, ProductsOfEveryIntegratorAgreeWithMatrices) {
       hard.Linearize(x, VectorXd(), &a);
       soft.Linearize(x, VectorXd(), &b);
       EXPECT_GT(((b.A - a.A).transpose() * lambda).norm(), 1e-3 * (b.A.transpose() * lambda).norm());
-      StepVjp vjp;
-      soft.Vjp(x, VectorXd(), lambda, &vjp);
-      EXPECT_TRUE(support::MatricesNearRelative(vjp.x, b.A.transpose() * lambda, 1e-10));
-      StepJvp jvp;
-      soft.Jvp(x, VectorXd(), lambda, VectorXd(), &jvp);
-      EXPECT_TRUE(support::MatricesNearRelative(jvp.dx, b.A * lambda, 1e-10));
+      support::ExpectProducts(model.get(), &soft, x, VectorXd(), 1e-10);
     }
   }
 }
