@@ -16,7 +16,7 @@ using support::TemporaryFolder;
 const std::string kModels = COSTATE_MODELS;
 
 TEST(CliGradient, PrintsTheClosedFormOfTheProjectile) {
-  // R1: loss 1.125, gradient 4.5 by the start's velocity; ∂loss/∂u_0 = 1.5 dt² N = 0.045
+  // loss 1.125, gradient 4.5 by the start's velocity; ∂loss/∂u_0 = 1.5 dt² N = 0.045
   TemporaryFolder folder;
   const std::string csv = folder.File("gradient.csv");
   const ProcessResult result = Costate({"gradient", kModels + "/projectile/land.xml", "--csv", csv});

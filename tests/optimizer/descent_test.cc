@@ -16,7 +16,7 @@ using support::TemporaryFolder;
 const std::string kKnown = std::string(COSTATE_MODELS) + "/../examples/known_answers";
 
 TEST_F(Descent, GradientDescentOfTheThrowIsTheOneOfPaper) {
-  // R1: error 1.5 · 0.55^k after k steps of rate 0.05, loss half its square
+  // error 1.5 · 0.55^k after k steps of rate 0.05, loss half its square
   const Task task = LoadTask(kKnown + "/throw/task.xml");
   const DescentResult result =
       Descend(task, nullptr, {.method = DescentMethod::kGradient, .iterations = 40, .rate = 0.05},

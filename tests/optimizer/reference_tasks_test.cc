@@ -43,7 +43,7 @@ struct Solved {
   }
 };
 
-// ---- projectile: everything by hand (R1) ----------------------------------------------------------------------------
+// ---- projectile: everything by hand ---------------------------------------------------------------------------------
 
 class Projectile : public testing::Test {
  protected:
