@@ -49,9 +49,7 @@ std::string CountByName(const int* types, mjtSize n, const char* (*name)(int)) {
   return text;
 }
 
-const char* JointName(int type) {
-  return type >= 0 && type < std::ssize(kJointWords) ? kJointWords[type] : "other";
-}
+const char* JointName(int type) { return type >= 0 && type < std::ssize(kJointWords) ? kJointWords[type] : "other"; }
 
 const char* GeomName(int type) {
   constexpr const char* kNames[] = {"plane",    "hfield", "sphere", "capsule", "ellipsoid",

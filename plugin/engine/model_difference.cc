@@ -33,8 +33,9 @@ bool IsPhysics(const std::string& array) {
 
 // made by the compiler from other numbers
 bool IsVolume(const std::string& array) {
-  return array.starts_with("bvh_") || array.starts_with("oct_") || array.ends_with("_aabb") || array.ends_with("_rbound") ||
-         array.ends_with("_sameframe") || array == "body_simple" || array == "dof_simplenum";
+  return array.starts_with("bvh_") || array.starts_with("oct_") || array.ends_with("_aabb") ||
+         array.ends_with("_rbound") || array.ends_with("_sameframe") || array == "body_simple" ||
+         array == "dof_simplenum";
 }
 
 // neither volume nor made by mj_setConst

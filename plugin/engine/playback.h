@@ -10,8 +10,8 @@ namespace costate {
 
 struct PlaybackOptions {
   std::string end = kPolicyEndWords[0];  ///< one of kPolicyEndWords
-  bool feedback = true;      ///< where the run has gains
-  bool force = false;        ///< replace a file that is there
+  bool feedback = true;                  ///< where the run has gains
+  bool force = false;                    ///< replace a file that is there
 };
 
 /// How the written file plays, against the run.

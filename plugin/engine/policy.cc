@@ -54,8 +54,8 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
   const Attributes attributes(m, instance);
   const std::string path = attributes.Required("run");
   offset_ = attributes.Number("offset", 0);
-  end_ = static_cast<PolicyEnd>(
-      attributes.Choice("end", {std::begin(kPolicyEndWords), std::end(kPolicyEndWords)}, static_cast<int>(PolicyEnd::kHold)));
+  end_ = static_cast<PolicyEnd>(attributes.Choice("end", {std::begin(kPolicyEndWords), std::end(kPolicyEndWords)},
+                                                  static_cast<int>(PolicyEnd::kHold)));
   feedback_ = attributes.Choice("feedback", {"off", "on"}, 1) == 1;
   start_ = attributes.Choice("start", {"off", "on"}, 0) == 1;
   try {

@@ -86,8 +86,7 @@ ModelPtr ResolveTargets(const mjModel* m, const SmoothContact& options, SmoothEl
     return CopyModel(m);
   }
   for (const std::string& name : targets.joints) AddJoint(m, FindTarget(m, mjOBJ_JOINT, "joint", name), out);
-  for (const std::string& name : targets.tendons)
-    AddTendon(m, FindTarget(m, mjOBJ_TENDON, "tendon", name), out);
+  for (const std::string& name : targets.tendons) AddTendon(m, FindTarget(m, mjOBJ_TENDON, "tendon", name), out);
   if (targets.geoms.empty() && targets.pairs.empty()) return CopyModel(m);
 
   RefuseNamed(m, options);
