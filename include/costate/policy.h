@@ -72,7 +72,7 @@ struct TrainOptions {
 /// The derivative of the mean cost at the first weights along its own gradient, both ways.
 struct TrainCheck {
   double adjoint = 0;     ///< |g|
-  double difference = 0;  ///< centred differences at several step sizes, those two that agree best
+  double difference = 0;  ///< centred differences, at the step size with which those of both its neighbours agree best
   double error_bar = 0;   ///< what these differ by; large where the cost is not smooth
 };
 

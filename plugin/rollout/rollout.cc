@@ -17,19 +17,12 @@
 namespace costate {
 namespace {
 
-constexpr double kNormRounding = 1e-12;  // of a norm that the engine has scaled to its limit
-
 // does a control or a force stand at a bound or beyond?
 bool IsSaturated(const mjModel* m, const mjData* d, int i) {
   for (int j = m->actuator_ctrladr[i]; j < m->actuator_ctrladr[i] + m->actuator_ctrlnum[i]; ++j) {
     if (IsAtLimit(d->ctrl[j], ControlRange(m, j))) return true;
   }
-  const mjtNum *force = d->actuator_force + m->actuator_outadr[i], *range = ForceRange(m, i);
-  if (range == nullptr) return false;
-
-  // the torque of an so3 actuator is limited in norm
-  if (m->actuator_gaintype[i] == mjGAIN_SO3) return mju_norm3(force) >= (1 - kNormRounding) * range[1];
-  return std::any_of(force, force + m->actuator_outnum[i], [&](mjtNum value) { return IsAtLimit(value, range); });
+  return IsForceAtLimit(m, d, i);
 }
 
 // those that are switched off act with nothing, whatever their controls
