@@ -33,12 +33,13 @@ class Constraint {
   /// True at the knots where it holds: by default info().first … info().last.
   virtual bool IsAt(int t, int N) const;
 
-  /// c at one knot where it holds (size()).
+  /// c at one knot where it holds (size(), which the vector has before the call).
   virtual void Value(const KnotView& knot, VectorXd* c) const = 0;
 
   /// c(x ⊕ dx, u + du) = c + J dx + Ju du + o(‖dx‖ + ‖du‖), sensors by C and D as for Cost::Expand.
-  /// @param J   size() × n with n ≤ ndx: the columns that are left out are zero.
-  /// @param Ju  size() × nu; size() × 0 where c does not depend on u, and at the last knot.
+  /// @param J   to be sized, size() × n with n ≤ ndx: the columns that are left out are zero.
+  /// @param Ju  to be sized, size() × nu; size() × 0 where c does not depend on u, and at the last knot.
+  /// Other sizes and values that are not finite are errors of the solve, by this constraint's name and the knot.
   virtual void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const = 0;
 
   /// True where c also reads the start x_0 of the motion (KnotView::start), at the last knot.
@@ -114,9 +115,9 @@ struct ConstrainedOptions {
   VectorXd penalties{};                 ///< to start from, one a constraint; empty: penalty_init
   VectorXd residuals{};                 ///< SolveState::residuals of the solve that goes on; empty: a new one
   VectorXd tokens{};                    ///< the same of SolveState::tokens
-  /// By Solve with iLQR: the weight of forces, w of (I6) in plugin/optimizer/README.md, that it begins with (SolveResult::force_weight of a run
-  /// before). 0: only where the constraints are missed with forces at their limits up to three times as many iterations
-  /// again lead around these by such a cost. Below 0: never.
+  /// By Solve with iLQR: the weight of forces, w of (I6) in plugin/optimizer/README.md, that it begins with
+  /// (SolveResult::force_weight of a run before). 0: only where the constraints are missed with forces at their limits
+  /// up to three times as many iterations again lead around these by such a cost. Below 0: never.
   double force_weight = 0;
   bool keep_guess = true;  ///< a guess that keeps the constraints and costs less than what is found is the result
 };

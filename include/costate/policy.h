@@ -16,8 +16,8 @@ namespace costate {
 ///
 ///   u_i = m_i + h_i tanh(z_i + artanh((ū_i − m_i) / h_i))   between bounds m_i ± h_i,   u_i = ū_i + z_i   without
 ///
-/// about controls ū_t of a reference (plugin/optimizer/README.md, (17) and (18)): at first z = 0 and the law plays the reference. ū
-/// within 1e-3 of a bound (of half the range) is taken as there. A bound on one side alone clamps.
+/// about controls ū_t of a reference (plugin/optimizer/README.md, (17) and (18)): at first z = 0 and the law plays the
+/// reference. ū within 1e-3 of a bound (of half the range) is taken as there. A bound on one side alone clamps.
 class NetworkPolicy : public Feedback {
  public:
   /// @param U  nu × N of the reference; behind its last column that one is held.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 
+#include "optimizer/checked_constraint.h"
 #include "optimizer/cost_terms.h"
 
 namespace costate {
@@ -41,7 +42,7 @@ void AugmentedCost::MarkSensors(std::vector<char>* read) const {
 int AugmentedCost::Shift(int i, const KnotView& knot, VectorXd* y) const {
   const Constraint& constraint = constraints_[i];
   const ConstraintInfo& info = constraint.info();
-  constraint.Value(knot, y);
+  ConstraintValue(constraint, knot, y);
 
   // y = z - clamp(z, lower, upper)
   const auto l = lambda[static_cast<std::size_t>(i)].col(knot.t);
@@ -108,7 +109,7 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     out->l +=
         0.5 * rho[i] * s.y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
     if (active == 0) continue;
-    constraint.Jacobian(knot, C, D, &s.J, &s.Ju);
+    ConstraintJacobian(constraint, knot, C, D, ndx_, &s.J, &s.Ju);
 
     // lx += Jᵀ rho y, lxx += rho Jᵀ [y ≠ 0] J, and the same with Ju
     s.g = rho[i] * s.y;
@@ -140,7 +141,7 @@ void AugmentedCost::AddStart(int i, const KnotView& knot, CostExpansion* out) co
     out->l00.setZero(ndx_, ndx_);
   }
   MatrixXd J0;
-  constraints_[i].StartJacobian(knot, &J0);
+  ConstraintStartJacobian(constraints_[i], knot, ndx_, &J0);
   for (int k = 0; k < s.y.size(); ++k) {
     if (s.y[k] == 0) J0.row(k).setZero();
   }
@@ -155,7 +156,7 @@ void AugmentedCost::Gradient(const KnotView& knot, KnotGradient* out) const {
     AugmentedScratch& s = ThreadAugmentedScratch(i);
     if (!constraints_[i].IsAt(knot.t, knot.N) || Shift(i, knot, &s.y) == 0) continue;
     s.g = rho[i] * s.y;
-    constraints_[i].PullBack(knot, s.g, out);
+    PullBackConstraint(constraints_[i], knot, s.g, out);
   }
 }
 
@@ -190,7 +191,7 @@ void AugmentedCost::Observe(const Trajectory& trajectory, double dt, IterationRe
     VectorXd& c = ThreadAugmentedScratch(i).y;
     for (int t = 0; t <= trajectory.N(); ++t) {
       if (!constraints_[i].IsAt(t, trajectory.N())) continue;
-      constraints_[i].Value(ViewKnot(trajectory, t, dt), &c);
+      ConstraintValue(constraints_[i], ViewKnot(trajectory, t, dt), &c);
       record->violation = std::max(record->violation, LargestViolation(constraints_[i].info(), c));
     }
   }

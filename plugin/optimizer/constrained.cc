@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "optimizer/augmented_cost.h"
+#include "optimizer/checked_constraint.h"
 #include "optimizer/control_limits.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/free_start.h"
@@ -174,8 +175,8 @@ VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess
     const auto violation = [&info](const VectorXd& at) {
       return (at - at.cwiseMax(info.lower).cwiseMin(info.upper)).norm();
     };
-    constraints_[i].Value(knot, &c);
-    constraints_[i].Jacobian(knot, last.C, none, &J, &Ju);
+    ConstraintValue(constraints_[i], knot, &c);
+    ConstraintJacobian(constraints_[i], knot, last.C, none, e.lxx.cols(), &J, &Ju);
     MatrixXd by_state = MatrixXd::Zero(J.rows(), e.lxx.cols());
     by_state.leftCols(J.cols()) = J;
     const VectorXd reached = c + by_state * dx;
@@ -238,7 +239,7 @@ void Constrained::Start(ConstMatrixRef U) {
     for (int k = 0; k < constraints_[i].size(); ++k) scale = std::max(scale, BoundScale(info.lower[k], info.upper[k]));
     for (int t = 0; ok && t <= problem_.N; ++t) {
       if (!constraints_[i].IsAt(t, problem_.N)) continue;
-      constraints_[i].Value(ViewKnot(guess, t, dt_), &c);
+      ConstraintValue(constraints_[i], ViewKnot(guess, t, dt_), &c);
       sum += 0.5 * ((c - c.cwiseMax(info.lower).cwiseMin(info.upper)) / scale).squaredNorm();
     }
   }

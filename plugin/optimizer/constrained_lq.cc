@@ -1,4 +1,5 @@
 #include "optimizer/constrained_lq.h"
+#include "optimizer/checked_constraint.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,8 +40,8 @@ void ConstrainedLq::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     Rows& rows = At(knot.t, i);
     rows.holds = constraints_[i].IsAt(knot.t, knot.N);
     if (!rows.holds) continue;
-    constraints_[i].Value(knot, &rows.c);
-    constraints_[i].Jacobian(knot, C, D, &rows.J, &rows.Ju);
+    ConstraintValue(constraints_[i], knot, &rows.c);
+    ConstraintJacobian(constraints_[i], knot, C, D, dX_.rows(), &rows.J, &rows.Ju);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/difference_row.h"
 #include "optimizer/augmented_cost.h"
+#include "optimizer/checked_constraint.h"
 #include "rollout/units.h"
 
 namespace costate {
@@ -27,7 +28,7 @@ void Constraint::PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* 
                             info_.name));
   }
   static thread_local MatrixXd J, Ju;
-  Jacobian(knot, MatrixXd(), MatrixXd(), &J, &Ju);
+  ConstraintJacobian(*this, knot, MatrixXd(), MatrixXd(), out->x.size(), &J, &Ju);
   out->x.head(J.cols()).noalias() += J.transpose() * g;
   if (Ju.cols() > 0) out->u.noalias() += Ju.transpose() * g;
 }
@@ -206,7 +207,7 @@ std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints,
     report.unit = info.unit;
     for (int t = 0; t <= N; ++t) {
       if (!constraint.IsAt(t, N)) continue;
-      constraint.Value(ViewKnot(trajectory, t, dt), &c);
+      ConstraintValue(constraint, ViewKnot(trajectory, t, dt), &c);
       for (int k = 0; k < c.size(); ++k) {
         const double violation = Violation(info, c, k);
         const double relative = violation / BoundScale(info.lower[k], info.upper[k]);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optimizer/checked_constraint.h"
 #include "optimizer/lap.h"
 #include "optimizer/mpc_run.h"
 #include "optimizer/solver_checks.h"
@@ -123,7 +124,7 @@ void JudgeMotion(const Task& task, std::vector<MpcConstraintReport>* reports, co
     report.violation_per_knot.setZero(motion.N() + 1);
     for (int t = 0; t <= motion.N(); ++t) {
       if (!constraint.IsAt(t, motion.N())) continue;
-      constraint.Value(ViewKnot(motion, t, control_time), &c);
+      ConstraintValue(constraint, ViewKnot(motion, t, control_time), &c);
       report.violation_per_knot[t] = LargestViolation(info, c);
     }
     report.violated = static_cast<int>((report.violation_per_knot.array() > task.constrained.tolerance).count());

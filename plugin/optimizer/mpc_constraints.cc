@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer/checked_constraint.h"
+
 namespace costate {
 namespace {
 
@@ -13,7 +15,8 @@ constexpr double kOnKnot = 1e-6;  // of a knot: a time this near to a knot means
 // c depends on u at the same knot: asked of its Jacobian at the task's start
 bool IsMovedByControl(const Constraint& constraint, const KnotView& knot, const Dims& dims) {
   MatrixXd J, Ju;
-  constraint.Jacobian(knot, MatrixXd::Zero(dims.ns, dims.ndx), MatrixXd::Zero(dims.ns, dims.nu), &J, &Ju);
+  ConstraintJacobian(constraint, knot, MatrixXd::Zero(dims.ns, dims.ndx), MatrixXd::Zero(dims.ns, dims.nu), dims.ndx,
+                     &J, &Ju);
   return Ju.cols() > 0;
 }
 

@@ -30,6 +30,8 @@ constexpr double kShortKnot = 0.01, kLongKnot = 0.02;  // [s]
 // acrobot and crouch hopper and humanoid: heavier ends leave the swing-ups in local minima
 constexpr double kPostureRunning = 0.2, kPostureTerminal = 20;
 constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
+constexpr double kLed = 0.01;  // factor on the posture's running weight where the guess leads there: it is to arrive in
+                               // the time that is asked for, not as soon as forces allow
 constexpr double kEffort = 0.02;
 constexpr double kThere = 0.6;         // part of the motion after which a guess is at a posture that reaches the goals
 constexpr double kArrived = 0.1;       // natural units by which a followed way may miss the goals
@@ -218,7 +220,7 @@ pugi::xml_node AddCost(pugi::xml_node task, const std::string& name, const std::
   return cost;
 }
 
-void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task) {
+void AddPartGoal(const mjModel* model, const PartGoal& goal, double running, pugi::xml_node task) {
   pugi::xml_node cost = task.append_child("cost");
   const bool joint = goal.type == mjOBJ_JOINT;
   SetAttribute(cost, "name", goal.CostName());
@@ -239,7 +241,7 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, pugi::xml_node task
   } else {
     natural = VectorXd::Constant(1, goal.quantity == "pos" ? NaturalLength(model) : 1);
   }
-  SetNaturalWeights(cost, natural, kPostureRunning, kPostureTerminal);
+  SetNaturalWeights(cost, natural, running, kPostureTerminal);
 }
 
 void AddPostureGuess(const char* attribute, const VectorXd& qpos, double at, pugi::xml_node task) {
@@ -250,23 +252,28 @@ void AddPostureGuess(const char* attribute, const VectorXd& qpos, double at, pug
 }
 
 // by way of a posture at the goals: servos from what holds the start to what holds it; motors, which would not stay on
-// any way there, by what follows one, as fast as they can of two
-void AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& parts, const VectorXd& sizes,
+// any way there, by what follows one, as fast as they can of two. @return  is there a way?
+bool AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& parts, const VectorXd& sizes,
                      double time, pugi::xml_node root) {
   const mjModel* model = task.model.get();
   const auto posture = [&](PostureJoints joints) {
     return ReachPosture(model, start.x, parts, sizes, NaturalLength(model), joints);
   };
   const VectorXd held = posture(PostureJoints::kServos);
-  if (held.size() > 0) return AddPostureGuess("hold", held, kThere * time, root);
-  if (model->na > 0) return;
+  if (held.size() > 0) {
+    AddPostureGuess("hold", held, kThere * time, root);
+    return true;
+  }
+  if (model->na > 0) return false;
   const VectorXd followed = posture(PostureJoints::kActuated);
-  if (followed.size() == 0) return;
+  if (followed.size() == 0) return false;
   for (const double at : {kThere * time, time}) {
     const VectorXd end = FollowControls(task, start, {VectorXd::Constant(1, at), followed}).end;
-    if (MissOfGoals(model, end, parts, sizes, NaturalLength(model)) < kArrived)
-      return AddPostureGuess("follow", followed, at, root);
+    if (MissOfGoals(model, end, parts, sizes, NaturalLength(model)) >= kArrived) continue;
+    AddPostureGuess("follow", followed, at, root);
+    return true;
   }
+  return false;
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
@@ -364,6 +371,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   const double horizon = options.substeps > 0 ? options.time : task.N * task.substeps * model->opt.timestep;
   pugi::xml_node root = AddTaskRoot(model, name, NamedFrom(folder, model_path), horizon, task.substeps, "", &document);
   if (!start_key.empty()) SetAttribute(root.append_child("start"), "key", start_key);
+  bool led = false;
   if (!key.empty()) {
     const std::string end =
         fmt::format("{}@{:.12g}", InList(model, key), (task.N - 1) * task.substeps * model->opt.timestep);
@@ -378,14 +386,14 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
       SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }
   } else if (task.N > 1) {
-    AddWayToPosture(task, start, parts, size, options.time, root);
+    led = AddWayToPosture(task, start, parts, size, options.time, root);
   }
 
   // posture, places, rest and effort, each in natural units
   const std::string target = "key:" + key;
   if (!key.empty())
     SetNaturalWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);
-  for (const PartGoal& part : parts) AddPartGoal(model, part, root);
+  for (const PartGoal& part : parts) AddPartGoal(model, part, led ? kLed * kPostureRunning : kPostureRunning, root);
   SetNaturalWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime,
                     kVelocityRunning, kVelocityTerminal);
   SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, held), kEffort, 0);
