@@ -66,7 +66,8 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
     settings[fmt::format("round_{}", round.number)] =
         fmt::format("cost {:.10g}{} after {} iterations{}{}", round.cost,
                     kept ? "" : fmt::format(", constraints missed by {:.3g}", round.violation), round.iterations,
-                    round.better ? "" : ", no better", round.back ? ", back within the constraints" : "");
+                    round.better ? "" : ", no better",
+                    round.origin == RoundOrigin::kBack ? fmt::format(", {}", ToString(round.origin)) : "");
   }
   if (stages.empty()) return settings;
   settings["continuation"] = ToString(task.continuation.smooth);

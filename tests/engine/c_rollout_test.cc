@@ -18,7 +18,7 @@ namespace {
 using CRollout = support::EngineTest;
 
 // a pendulum on a slide, with an orientation that flies beside it; %s: of its motor
-std::string Scene(const std::string& motor = "") {
+std::string CartPoleAndBall(const std::string& motor = "") {
   return R"(<mujoco><option timestep='0.004'/><worldbody>
     <body name='cart'><joint name='rail' type='slide' axis='1 0 0' damping='.3'/><geom size='.1' mass='1'/>
       <body name='pole'><joint name='hinge' axis='0 1 0' damping='.02'/><geom type='capsule' size='.02'
@@ -81,7 +81,7 @@ struct Loop {
 };
 
 TEST_F(CRollout, ForwardIsTheEnginesMotion) {
-  Loop loop(Scene());
+  Loop loop(CartPoleAndBall());
   loop.Forward(loop.x0, loop.U);
   const mjModel* m = loop.model.get();
   DataPtr data(mj_copyData(nullptr, m, loop.data.get()));
@@ -97,7 +97,7 @@ TEST_F(CRollout, ForwardIsTheEnginesMotion) {
 TEST_F(CRollout, BackwardIsTheGradientOfTheForwardCall) {
   for (const std::string motor : {"", "delay='0.02' nsample='10'"}) {
     SCOPED_TRACE(motor);
-    Loop loop(Scene(motor));
+    Loop loop(CartPoleAndBall(motor));
     loop.Forward(loop.x0, loop.U);
     loop.Backward();
     const VectorXd x0_bar = loop.x0_bar;
@@ -122,7 +122,7 @@ TEST_F(CRollout, BackwardIsTheGradientOfTheForwardCall) {
 }
 
 TEST_F(CRollout, BackwardToParametersIsTheGradientToo) {
-  Loop loop(Scene(), {"body:pole/mass", "joint:hinge/damping", "option/gravity"});
+  Loop loop(CartPoleAndBall(), {"body:pole/mass", "joint:hinge/damping", "option/gravity"});
   ASSERT_EQ(costate_rollout_ntheta(loop.rollout), 5);
   EXPECT_EQ(std::string(costate_rollout_parameter(loop.rollout, 0)), "body:pole/mass");
   EXPECT_EQ(costate_rollout_parameter(loop.rollout, 5), nullptr);
@@ -153,7 +153,7 @@ TEST_F(CRollout, BackwardToParametersIsTheGradientToo) {
 }
 
 TEST_F(CRollout, RefusesBadInputInASentence) {
-  Loop loop(Scene());
+  Loop loop(CartPoleAndBall());
   const auto says = [&](const std::string& text) {
     EXPECT_NE(std::string(loop.error).find(text), std::string::npos) << loop.error;
   };

@@ -26,6 +26,7 @@ class Said final : public Constraint {
  public:
   Said()
       : Constraint({.name = "rail",
+                    .unit = "m",
                     .components = {"q"},
                     .lower = VectorXd::Constant(1, -INFINITY),
                     .upper = VectorXd::Constant(1, 0.5),
