@@ -17,7 +17,7 @@ namespace {
 
 using CheckedConstraint = support::EngineTest;
 
-constexpr char kRail[] = R"(<mujoco><option timestep="0.05" gravity="0 0 0"/>
+constexpr char kSaidRail[] = R"(<mujoco><option timestep="0.05" gravity="0 0 0"/>
   <worldbody><body><joint type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
   <actuator><motor/></actuator></mujoco>)";
 
@@ -46,8 +46,8 @@ class Said final : public Constraint {
   std::function<void(MatrixXd*, MatrixXd*)> jacobian = [](MatrixXd*, MatrixXd*) {};
 };
 
-struct RailCase {
-  RailCase() : model(LoadModelFromString(kRail)), cost(MakeCost(model.get())) {
+struct SaidCase {
+  SaidCase() : model(LoadModelFromString(kSaidRail)), cost(MakeCost(model.get())) {
     auto own = std::make_unique<Said>();
     said = own.get();
     constraints.Add(std::move(own));
@@ -77,7 +77,7 @@ struct RailCase {
 
 // the value has its size before the call: one entry is written, none is made
 TEST_F(CheckedConstraint, IsKeptWhereItIsSaidRight) {
-  RailCase rail;
+  SaidCase rail;
   const SolveResult result = rail.Solve();
   EXPECT_LE(result.violation, 1e-6);
   EXPECT_NEAR(result.trajectory.X(0, 10), 0.5, 1e-3);
@@ -85,7 +85,7 @@ TEST_F(CheckedConstraint, IsKeptWhereItIsSaidRight) {
 
 TEST_F(CheckedConstraint, RefusesAValueOfAnotherSize) {
   for (const int size : {0, 3}) {
-    RailCase rail;
+    SaidCase rail;
     rail.said->value = [size](const KnotView&, VectorXd* c) { c->setZero(size); };
     const std::string says = "its value has " + std::to_string(size) + " entries, it has bounds for 1";
     EXPECT_ERROR(rail.Solve(), ErrorCode::kDimensionMismatch, "constraint 'rail' at knot 1", says.c_str());
@@ -98,7 +98,7 @@ TEST_F(CheckedConstraint, RefusesAValueOfAnotherSize) {
 
 TEST_F(CheckedConstraint, RefusesAJacobianOfAnotherSizeOrOfNoNumbers) {
   const auto refuses = [](const std::function<void(MatrixXd*, MatrixXd*)>& jacobian, ErrorCode code, const char* says) {
-    RailCase rail;
+    SaidCase rail;
     rail.said->jacobian = jacobian;
     EXPECT_ERROR(rail.Solve(), code, "constraint 'rail' at knot", says);
   };
@@ -113,7 +113,7 @@ TEST_F(CheckedConstraint, RefusesAJacobianOfAnotherSizeOrOfNoNumbers) {
 
 // by a gradient, too, which has no solver around it
 TEST_F(CheckedConstraint, RefusesThemInAGradient) {
-  RailCase rail;
+  SaidCase rail;
   AugmentedCost augmented(rail.model.get(), rail.cost, rail.constraints, 10);
   augmented.lambda[0].setOnes();
   rail.said->jacobian = [](MatrixXd* J, MatrixXd*) { J->setZero(1, 4); };
