@@ -11,6 +11,7 @@ namespace {
 constexpr float kGhostColor[3] = {0.30f, 0.85f, 0.45f};
 constexpr float kGhostTint = 0.75f;  // share of the ghost's own colour, the rest is the robot's
 constexpr float kGhostAlpha = 0.35f;
+constexpr double kPushLength = 0.5, kPushWidth = 0.015;  // of the model's extent
 constexpr float kPlaceAlpha = 0.7f;
 constexpr double kPlaceRadius = 0.012;  // of a dot, in distances of the camera
 
@@ -49,6 +50,11 @@ float Distance(const mjModel* model, const mjData* ghost, const mjData* robot, c
 Stage::Stage(const ViewSource& source)
     : option(VisibleOption(source.model)), model_(source.model), places_(source.goal_places) {
   mjv_defaultScene(&scene_);
+  for (Eigen::Index i = 0; i < source.xfrc.cols(); ++i) {
+    for (Eigen::Index body = 0; body < source.xfrc.rows() / 6; ++body)
+      largest_push_ = std::max(largest_push_, source.xfrc.col(i).segment<3>(6 * body).norm());
+  }
+  if (largest_push_ > 0) option.flags[mjVIS_PERTFORCE] = 0;  // drawn here, so that they are seen whatever their size
   EngineGuard guard;
   const int elements =
       2 * model_->ngeom + model_->nsite + model_->nbody + model_->njnt + model_->nwrap + model_->nlight;
@@ -73,6 +79,7 @@ void Stage::Update(mjData* data, const mjvCamera& camera) {
   mjv_updateScene(&local, data, &option, nullptr, &cam, mjCAT_ALL, &scene_);
   if (ghost_ && show_ghost) AddGhost(&local, data);
   if (show_ghost) AddPlaces(kPlaceRadius * (camera.type == mjCAMERA_FIXED ? 2 * model_->stat.extent : camera.distance));
+  if (largest_push_ > 0) AddPushes(data);
   AdjustLights(&local, camera);
 }
 
@@ -96,6 +103,21 @@ void Stage::AddGhost(const mjModel* model, const mjData* data) {
     geom.reflectance = 0;
     geom.castshadow = 0;
     geom.segid = -1;
+  }
+}
+
+// an arrow that ends where each push acts, of the largest as long as half the model
+void Stage::AddPushes(const mjData* data) {
+  const double length = kPushLength * model_->stat.extent / largest_push_, width = kPushWidth * model_->stat.extent;
+  const float rgba[4] = {1, 0.3f, 0.2f, 1};
+  for (int body = 1; body < model_->nbody; ++body) {
+    const Eigen::Vector3d force(data->xfrc_applied + 6 * body), to(data->xipos + 3 * body);
+    if (force.isZero(0) || scene_.ngeom >= scene_.maxgeom) continue;
+    const Eigen::Vector3d from = to - length * force;
+    mjvGeom& geom = scene_.geoms[scene_.ngeom++];
+    mjv_initGeom(&geom, mjGEOM_ARROW, nullptr, nullptr, nullptr, rgba);
+    mjv_connector(&geom, mjGEOM_ARROW, width, from.data(), to.data());
+    geom.category = mjCAT_DECOR;
   }
 }
 

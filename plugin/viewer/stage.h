@@ -28,11 +28,13 @@ class Stage {
  private:
   void AddGhost(const mjModel* model, const mjData* data);
   void AddPlaces(double radius);
+  void AddPushes(const mjData* data);
   void AdjustLights(const mjModel* model, const mjvCamera& camera);
 
   const mjModel* model_;
   DataPtr ghost_;  // at the goal; null when there is none
   std::vector<Eigen::Vector3d> places_;
+  double largest_push_ = 0;  // [N] of the motion
   mjvScene scene_;
 };
 
