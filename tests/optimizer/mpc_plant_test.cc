@@ -32,7 +32,7 @@ struct Plants {
     task =
         LoadTask(folder.Write("side.task.xml",
                               "<task model='light.xml' horizon='0.5'><cost qpos='all' target='key:side' weight='10'/>"
-                              "<cost body='link' quantity='linear velocity' weight='.1'/><cost ctrl='all' "
+                              "<cost body='link' quantity='linvel' weight='.1'/><cost ctrl='all' "
                               "weight='0.001'/></task>"));
   }
   ModelPtr Load(const std::string& mass, const std::string& timestep, const std::string& more = "",
