@@ -384,7 +384,7 @@ int RunGradient(const GradientArguments& given) {
   if (descends) descend = ReadDescend(arguments, task);
   descend.options.smooth = smoothing;
   const std::string folder = descends ? descend.folder : arguments.out;
-  if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
+  if (!folder.empty()) CheckRunFolder(folder, arguments.force);
   const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
   const mjModel* model = parameters ? parameters->model() : task.model.get();
   AdjointOptions options = ReadAdjoint(arguments, task, parameters.get());

@@ -280,7 +280,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
   Task task = LoadMpcTask(arguments);
   PrintWarnings(task.warnings);
   const std::string folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
-  if (!arguments.no_save) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
+  if (!arguments.no_save) CheckRunFolder(folder, arguments.force);
   const ModelPtr plant = arguments.plant.empty() ? nullptr : LoadPlant(task, arguments.plant);
   const mjModel* m = plant ? plant.get() : task.model.get();
   MpcSimulation simulation;

@@ -484,7 +484,7 @@ int RunOptimize(const OptimizeOptions& options) {
   PrintWarnings(task.warnings);
   WarnOfOvershoot(task);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
-  if (!options.no_save) CheckRunFolder(folder, options.out.empty(), options.force);
+  if (!options.no_save) CheckRunFolder(folder, options.force);
   const mjModel* m = task.model.get();
   fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
              task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);

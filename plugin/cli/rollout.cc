@@ -201,6 +201,7 @@ RolloutStatus Simulate(const Task& task, Simulator* simulator, Trajectory* traje
 int RunRollout(const RolloutOptions& options) {
   CatchInterrupts();
   Setup setup = MakeSetup(options);
+  if (!options.out.empty()) CheckRunFolder(options.out, options.force);
   const Task& task = setup.task;
   const mjModel* m = task.model.get();
   PrintWarnings(task.warnings);

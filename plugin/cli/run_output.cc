@@ -22,13 +22,14 @@ std::string FreeFolder(const Task& task) {
   }
 }
 
-void CheckRunFolder(const std::string& folder, bool own, bool force) {
+void CheckRunFolder(const std::string& folder, bool force) {
   namespace fs = std::filesystem;
-  if (fs::exists(folder) && !force) {
+  std::error_code ignored;
+  const bool none = !fs::exists(folder, ignored) || (fs::is_directory(folder, ignored) && fs::is_empty(folder, ignored));
+  if (!none && !force) {
     throw Error(ErrorCode::kFile, folder + " exists; --force replaces a run, --out names another folder");
   }
-  std::error_code ignored;
-  if (own) fs::create_directories(fs::absolute(fs::path(folder)).parent_path(), ignored);
+  fs::create_directories(fs::absolute(fs::path(folder)).parent_path(), ignored);
   NewFolder(folder, force);  // made and removed: says all that saving would
 }
 

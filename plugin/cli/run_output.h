@@ -13,8 +13,8 @@ namespace costate::cli {
 std::string FreeFolder(const Task& task);
 
 /// Nothing is worse than an hour of work that cannot be saved: tries the folder before.
-/// @param own  the folder is ours to choose: "runs" above it is made.  @throws Error{kFile}.
-void CheckRunFolder(const std::string& folder, bool own, bool force);
+/// The folders above it are made. @throws Error{kFile}.
+void CheckRunFolder(const std::string& folder, bool force);
 
 /// Writes the run and says on standard error what that warns of, as of pictures that are missing.
 void SaveRun(const std::string& folder, Record* record, bool force, bool plots);

@@ -143,7 +143,7 @@ int RunTrain(const TrainArguments& arguments) {
   const Task task = LoadTrainTask(arguments);
   PrintWarnings(task.warnings);
   const std::string folder = arguments.no_save ? "" : arguments.out.empty() ? FreeFolder(task) : arguments.out;
-  if (!folder.empty()) CheckRunFolder(folder, arguments.out.empty(), arguments.force);
+  if (!folder.empty()) CheckRunFolder(folder, arguments.force);
   NetworkPolicy policy = MakePolicy(task);
   TrainOptions options;
   options.descent.method = MethodOf(arguments.method);

@@ -180,6 +180,15 @@ TEST(CliRollout, ReplacesARunOnlyByForce) {
   EXPECT_EQ(ReadRecord(run).trajectory.N(), 100);
 }
 
+// as the folder of a run that has no name: those above it are made
+TEST(CliRollout, MakesTheFoldersAboveItsRun) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("p.xml", kPendulum), run = folder.File("runs/today/1");
+  ASSERT_EQ(Costate({"rollout", model, "--time", "0.1", "--out", run, "--no-plots"}).exit_code, 0);
+  EXPECT_EQ(ReadRecord(run).trajectory.N(), 50);
+  EXPECT_TRUE(RefusedWith(Costate({"rollout", model, "--time", "0.1", "--out", model + "/run"}), "is not a folder"));
+}
+
 TEST(CliRollout, RefusesATimeThatIsNone) {
   TemporaryFolder folder;
   const std::string model = folder.Write("p.xml", kPendulum);
