@@ -74,7 +74,7 @@ std::string Unexpected(const CLI::App& app) {
   std::string flags;  // given, and perhaps taken for options with a value
   for (const CLI::Option* option : chosen[0]->get_options()) {
     if (option->count() > 0 && option->get_expected_max() == 0)
-      flags += (flags.empty() ? "" : ", ") + option->get_name();
+      flags += (flags.empty() ? "" : ", ") + option->get_name(false, true);
   }
   if (!flags.empty()) flags = fmt::format(" ({}: without a value)", flags);
   return fmt::format("costate {}: {} was not expected{}", chosen[0]->get_name(), others, flags);

@@ -32,7 +32,7 @@ each two seconds where it takes long; those that follow are iLQR's. Plans keep <
 through all plans. <periodic>, a free start and <time> are refused.
 
 In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
-every time. With --threads the planner works beside the robot, which moves in real time; a plan that is not there when its
+every time. With --real-time the planner works beside the robot, which moves in real time; a plan that is not there when its
 first control is due is late, and the fall-back policy acts: `plan` goes on with the last plan and its feedback, `hold` holds
 the last control, `damp` takes energy out.
 
@@ -358,7 +358,7 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_option("TASK|MODEL", a->input, "task file, or a robot with --goal")->required();
   AddGoalOptions(command, &a->reach);
   command->add_option("--time", a->time, "seconds (default 5)")->check(Positive());
-  command->add_flag("--threads", a->real_time, "planner and robot side by side, in real time");
+  command->add_flag("--real-time,--threads", a->real_time, "planner and robot side by side, in real time");
   command->add_option("--planner-threads", a->threads, "of the planner; 0: all cores")->check(CLI::Range(0, 512));
   command->add_option("--rate", a->rate, "plans a second, at most")->check(Positive());
   command->add_option("--horizon", a->horizon, "seconds of a plan")->check(Positive());

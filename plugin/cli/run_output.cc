@@ -25,7 +25,8 @@ std::string FreeFolder(const Task& task) {
 void CheckRunFolder(const std::string& folder, bool force) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const bool none = !fs::exists(folder, ignored) || (fs::is_directory(folder, ignored) && fs::is_empty(folder, ignored));
+  const bool none =
+      !fs::exists(folder, ignored) || (fs::is_directory(folder, ignored) && fs::is_empty(folder, ignored));
   if (!none && !force) {
     throw Error(ErrorCode::kFile, folder + " exists; --force replaces a run, --out names another folder");
   }

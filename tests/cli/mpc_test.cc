@@ -169,7 +169,7 @@ TEST(CliMpc, TellsOfPlansOverBudgetInOneLine) {
 
 TEST(CliMpc, RunsInRealTime) {
   TemporaryFolder folder;
-  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--threads", "--no-save"});
+  const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.3", "--real-time", "--no-save"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "in real time"));
 }
