@@ -12,8 +12,10 @@
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 #include "core/did_you_mean.h"
+#include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/fit_bounds.h"
+#include "rollout/units.h"
 
 namespace costate::cli {
 namespace {
@@ -79,15 +81,17 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
   }
 }
 
-void PrintSummary(const Task& task, const ParameterSet* parameters, const DescentResult& result,
-                  const FitUncertainty& fit, double seconds) {
-  fmt::print("\n{}: {}\n", ToString(result.status), result.message);
-  fmt::print("  loss          {:.9g}, of the guess {:.9g}, in {} iterations and {}\n", result.loss, result.initial_loss,
-             result.iterations.empty() ? 0 : result.iterations.back().iteration, FormatDuration(seconds));
+// the entry of the state to which an entry of its tangent adds; -1: it turns one
+int AddedTo(const mjModel* m, int entry) {
+  if (entry >= m->nv) return static_cast<int>(m->nq - m->nv) + entry;
+  const int joint = m->dof_jntid[entry], k = entry - m->jnt_dofadr[joint];
+  return k < JointLinearDofs(m->jnt_type[joint]) ? m->jnt_qposadr[joint] + k : -1;
+}
 
-  // what was found
+// what was found of the start, a line an entry that has moved
+void PrintStart(const Task& task, const DescentResult& result, const FitUncertainty& fit) {
   const mjModel* model = task.model.get();
-  const std::vector<std::string> tangents = TangentNames(model);
+  const std::vector<std::string> tangents = TangentNames(model), units = StateUnits(model);
   const VectorXd dx = Difference(model, result.x0, task.x0);
   constexpr int kMostStarts = 12;
   int shown = 0;
@@ -95,9 +99,28 @@ void PrintSummary(const Task& task, const ParameterSet* parameters, const Descen
   for (int i : task.inputs.start) {
     const std::string interval = Interval(fit, input++);
     if (dx[i] == 0 || shown++ >= kMostStarts) continue;
-    fmt::print("  {:<24} of the start changed by {:.10g}{}\n", tangents[static_cast<std::size_t>(i)], dx[i], interval);
+    const std::string name = tangents[static_cast<std::size_t>(i)] + " of the start";
+    const int at = AddedTo(model, i);
+    if (at < 0) {
+      fmt::print("  {:<24} turned by {:.10g}{} rad\n", name, dx[i], interval);
+      continue;
+    }
+    const std::string& unit = units[static_cast<std::size_t>(at)];
+    fmt::print("  {:<24} {:.10g}{}{}, guess {:.10g}\n", name, result.x0[at], interval, unit == "1" ? "" : " " + unit,
+               task.x0[at]);
   }
   if (shown > kMostStarts) fmt::print("  … and {} more\n", shown - kMostStarts);
+}
+
+void PrintSummary(const Task& task, const ParameterSet* parameters, const DescentResult& result,
+                  const FitUncertainty& fit, double seconds) {
+  fmt::print("\n{}: {}\n", ToString(result.status), result.message);
+  fmt::print("  loss          {:.9g}, of the guess {:.9g}, in {} iterations and {}\n", result.loss, result.initial_loss,
+             result.iterations.empty() ? 0 : result.iterations.back().iteration, FormatDuration(seconds));
+
+  // what was found
+  PrintStart(task, result, fit);
+  std::size_t input = task.inputs.start.size();
   for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
     const TaskParameter& p = task.inputs.parameters[k];
     const double value = result.theta[static_cast<Eigen::Index>(k)];

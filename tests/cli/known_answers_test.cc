@@ -95,6 +95,10 @@ TEST(CliDescend, WritesARunThatSaysWhatWasDone) {
 
   // half the square of 1.5 · 0.55
   EXPECT_TRUE(Has(result.out, "    1      0.3403125 ")) << result.out;
+
+  // of the 2.5 m/s that the start had, less each step's 0.45 of what is left to 2
+  EXPECT_TRUE(Has(result.out, "  qvel[x] of the start     2.0000001")) << result.out;
+  EXPECT_TRUE(Has(result.out, " m/s, guess 2.5\n")) << result.out;
   std::stringstream record;
   record << std::ifstream(run + "/record.json").rdbuf();
   for (const char* text : {"\"command\": \"gradient --descend\"", "\"rate\": \"0.050000000000000003\"",
