@@ -270,8 +270,7 @@ void ReadTarget(const CostDraft& draft, const mjModel* model, const std::string&
           draft.target, term->target_text, Count(n, "number")));
     }
     VectorXd numbers = element.ParseNumbers(draft.target.c_str(), term->target_text);
-    const bool one = numbers.size() == 1 && (draft.target == "equals" || numbers[0] == 0);
-    if (one && term->rotations.empty()) numbers = VectorXd::Constant(n, numbers[0]);
+    if (numbers.size() == 1 && term->rotations.empty()) numbers = VectorXd::Constant(n, numbers[0]);
     if (numbers.size() != n) {
       element.Fail(fmt::format("{} has {}, expected {}{}", draft.target, Count(numbers.size(), "number"), n,
                                n <= 12 ? ": " + JoinWords(slots) : ""));

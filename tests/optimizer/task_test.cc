@@ -499,6 +499,13 @@ VectorXd ResidualAt(const Task& task, int term, const VectorXd& x, const VectorX
 }
 
 // each residual vanishes at its own keyframe, and for qpos it is ⊖ elsewhere
+// one number is that of every component, as equals has it
+TEST_F(TaskFile, AimsAtOneNumberInEveryComponent) {
+  const Task task = LoadZooTask("<cost name='a' ctrl='all' target='0.3'/><cost name='b' sensor='gyro' target='1.2'/>");
+  EXPECT_TRUE(MatricesNear(Residuals(task).terms()[0].target.values, VectorXd::Constant(3, 0.3), 0));
+  EXPECT_TRUE(MatricesNear(Residuals(task).terms()[1].target.values, VectorXd::Constant(3, 1.2), 0));
+}
+
 TEST_F(TaskFile, AimsAtKeyframes) {
   const Task task = LoadZooTask(
       "<start key='pose'/><cost name='q' qpos='all' target='key:pose' terminal='1'/><cost name='v' qvel='all' "
