@@ -357,12 +357,14 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   // what ended them all stands first: the best motion's solve was one of many, with an end of its own
   if (interrupted_) result.status = SolveStatus::kInterrupted;
   if (interrupted_ && !back) {
-    result.message =
-        fmt::format("interrupted after {} iterations; the best motion's solve {}", iterations_.size(), result.message);
+    result.message = fmt::format("interrupted after {} iterations; among them the best motion's own solve {}",
+                                 iterations_.size(), result.message);
   } else if (limited && !back) {
+    const std::string beside =
+        further_ > 0 ? fmt::format(", {} with those of multiple shooting and samples", iterations_.size()) : "";
     result.status = SolveStatus::kIterationLimit;
-    result.message = fmt::format("reached the limit of {} iterations; the best motion's solve {}", options_.iterations,
-                                 result.message);
+    result.message = fmt::format("reached the limit of {} iterations{}; among them the best motion's own solve {}",
+                                 options_.iterations, beside, result.message);
   }
   result.iterations = std::move(iterations_);
   return std::move(out_);

@@ -548,7 +548,9 @@ TEST_F(BasinHopping, EndsWhenItIsTold) {
   options.iterations = 25;
   const BasinHoppingResult limited = SolveBasinHopping(task.ToProblem(), task.ToGuess(), options, Kicks(1000));
   EXPECT_EQ(limited.result.status, SolveStatus::kIterationLimit) << limited.result.message;
-  EXPECT_EQ(limited.result.message.find("reached the limit of 25 iterations; "), 0u) << limited.result.message;
+  EXPECT_EQ(limited.result.message.find("reached the limit of 25 iterations; among them the best motion's own solve "),
+            0u)
+      << limited.result.message;
   EXPECT_LE(limited.result.iterations.size(), 25u);
 
   // the last of them are those of the solve to the solver's own tolerance
