@@ -131,7 +131,14 @@ struct Columns {
   }
 };
 
+// rounds of samples between solves: they have a cost and nothing else
+bool IsSampled(const IterationRecord& r) {
+  return r.gradient_norm == 0 && r.regularization == 0 && r.step == 0 && r.seconds_rollout == 0 &&
+         r.seconds_derivative == 0 && r.seconds_backward == 0;
+}
+
 std::string Row(const IterationRecord& r, const Columns& columns) {
+  if (IsSampled(r)) return fmt::format("{:5d} {:13.7g}   a round of samples", r.iteration, r.cost);
   return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}",
                      r.iteration, r.cost, -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization,
                      r.step, 1e3 * r.seconds_rollout, 1e3 * r.seconds_derivative, 1e3 * r.seconds_backward) +
