@@ -409,6 +409,14 @@ void HintAtMocap(const mjModel* m, const SolveResult& result) {
   }
 }
 
+// is the motion where it shall be, at what its end costs, within constraints, for less than the guess?
+bool IsThere(const Task& task, const SolveResult& result, const Record& record) {
+  constexpr double kMissed = 1e-4;  // of the guess's cost: a hundredth of the way, squared
+  const double end = record.cost_per_knot[record.cost_per_knot.size() - 1];
+  if (end > kMissed * result.initial_cost) return false;
+  return task.constraints.size() > 0 ? result.violation <= task.constrained.tolerance : !HasHardlyGained(result);
+}
+
 // what may lead on, where it is known; one of those that exclude each other
 void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolution& solution, const Record& record) {
   const SolveResult& result = solution.result;
@@ -435,7 +443,7 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
   } else if (stalled && touches && solution.rounds.empty()) {
     fmt::print(
         "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");
-  } else if (stalled && touches && solution.stages.empty()) {
+  } else if (stalled && touches && solution.stages.empty() && !IsThere(task, result, record)) {
     fmt::print("  hint          the way to a better motion may lead by smoother contact: --smooth auto\n");
   } else if (stalled && LimitsForces(m) && solution.rounds.empty() && saturated) {
     fmt::print(
