@@ -2,7 +2,7 @@
 #ifndef COSTATE_PLUGIN_CLI_MODEL_FACTS_H_
 #define COSTATE_PLUGIN_CLI_MODEL_FACTS_H_
 
-#include <costate/model.h>
+#include <costate/task.h>
 
 #include <string>
 
@@ -11,6 +11,9 @@ namespace costate::cli {
 std::string IntegratorName(const mjModel* model);  ///< "Euler", "RK4" …
 std::string SolverName(const mjModel* model);      ///< "Newton, pyramidal cone, tolerance 1e-08, 100 iterations"
 std::string SizesText(const mjModel* model);       ///< "nq 7, nv 6, na 0, nu 2, ns 12"
+
+/// "at the start 'foot' penetrates 'world' by 0.057 m …", of the deepest contact, where that is none any more; else "".
+std::string DeepStart(const Task& task);
 
 }  // namespace costate::cli
 

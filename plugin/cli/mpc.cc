@@ -279,6 +279,7 @@ MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, dou
 int RunMpcCommand(const MpcArguments& arguments) {
   Task task = LoadMpcTask(arguments);
   PrintWarnings(task.warnings);
+  if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
   const std::string folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
   if (!arguments.no_save) CheckRunFolder(folder, arguments.force);
   const ModelPtr plant = arguments.plant.empty() ? nullptr : LoadPlant(task, arguments.plant);

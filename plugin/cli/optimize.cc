@@ -497,6 +497,7 @@ int RunOptimize(const OptimizeOptions& options) {
   Task task = MakeTask(options);
   ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
+  if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
   WarnOfOvershoot(task);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
   if (!options.no_save) CheckRunFolder(folder, options.force);

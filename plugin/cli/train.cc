@@ -19,6 +19,7 @@
 #include "core/number.h"
 #include "optimizer/loss_check.h"
 #include "rollout/csv.h"
+#include "rollout/penetration.h"
 
 namespace costate::cli {
 namespace {
@@ -112,7 +113,6 @@ Task LoadTrainTask(const TrainArguments& arguments) {
 
 // starts that a spread puts inside of something: what throws them out is no motion that a law could help
 void SayPenetration(const Task& task, const TrainResult& result) {
-  constexpr double kDeep = 0.1;  // of the mean body size, beyond that of the task's own start
   const mjModel* model = task.model.get();
   const DataPtr data = MakeData(model);
   const EngineGuard guard(data.get());
@@ -130,7 +130,7 @@ void SayPenetration(const Task& task, const TrainResult& result) {
   for (Eigen::Index i = 0; i < result.starts.cols(); i++) {
     const double found = depth(result.starts.col(i));
     deepest = std::max(deepest, found);
-    inside += found > own + kDeep * model->stat.meansize;
+    inside += IsDeep(model, found - own);
   }
   if (inside == 0) return;
   fmt::print(

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/actuator_range.h"
+#include "rollout/penetration.h"
 #include "rollout/record_format.h"
 
 namespace costate {
@@ -24,9 +25,6 @@ int FirstDifference(ConstVectorRef a, ConstVectorRef b) {
 
 // a share of knots from which on a control at its limit is worth a word
 constexpr double kSaturatedShare = 0.25;
-
-// penetration beyond this share of the mean body size is no contact any more
-constexpr double kDeepShare = 0.1;
 
 // one by one, or all in one line where they are many: muscles at rest
 void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vector<std::string>* labels) {
@@ -107,7 +105,7 @@ std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& t
   const auto deepest = std::max_element(
       diagnostics.begin(), diagnostics.end(),
       [](const KnotDiagnostics& a, const KnotDiagnostics& b) { return a.penetration < b.penetration; });
-  if (deepest != diagnostics.end() && deepest->penetration > kDeepShare * model->stat.meansize) {
+  if (deepest != diagnostics.end() && IsDeep(model, deepest->penetration)) {
     labels.push_back(
         fmt::format("evaluation: a contact penetrates by {:.3g} m at knot {}, the mean body size is {:.3g} m",
                     deepest->penetration, deepest - diagnostics.begin(), model->stat.meansize));

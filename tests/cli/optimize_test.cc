@@ -219,6 +219,22 @@ TEST(CliOptimize, SaysWhatAMocapBodyHolds) {
   EXPECT_FALSE(Has(finger, hint)) << finger;
 }
 
+// a ball of 0.1 m that begins 0.05 m inside of the floor is thrown out; one that rests on it is not
+TEST(CliOptimize, SaysBeforeItWorksThatTheStartPenetrates) {
+  TemporaryFolder folder;
+  const auto told = [&](const char* height) {
+    const std::string robot =
+        folder.Write("ball.xml", std::string("<mujoco><worldbody><geom type='plane' size='1 1 1'/><body name='ball' "
+                                             "pos='0 0 ") +
+                                     height +
+                                     "'><joint name='up' type='slide' axis='0 0 1'/><geom size='.1'/></body>"
+                                     "</worldbody><actuator><motor joint='up' ctrlrange='-1 1'/></actuator></mujoco>");
+    return Costate({"optimize", robot, "--goal", "joint:up=.1", "--time", ".1", "--iterations", "1", "--no-save"}).err;
+  };
+  EXPECT_TRUE(Has(told(".05"), "at the start 'ball' penetrates 'world' by 0.05 m")) << told(".05");
+  EXPECT_FALSE(Has(told(".1"), "penetrates")) << told(".1");
+}
+
 // menagerie's panda, its hand to a place and at rest there within 1.5 s: infeasible, or kept with costs of its forces
 TEST(CliOptimize, SaysWhichCostsKeepForcesOffTheirLimits) {
   TemporaryFolder folder;
