@@ -121,8 +121,10 @@ struct ReachOptions {
 
 /// The text of a task file that goes there: goals, rest and effort as quadratic costs in natural units.
 /// @param folder  of the file; the model is named relative to it. Empty: by its absolute path.
+/// @param warnings  appended to where no control, or no posture, leads to a goal.
 /// @throws Error{kInvalidArgument} for a goal that is not understood, with the names that there are.
-std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder = "");
+std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder = "",
+                           std::vector<std::string>* warnings = nullptr);
 
 /// The same as a task; its `file` is empty, `text` has what would stand there.
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options);

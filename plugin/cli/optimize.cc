@@ -21,6 +21,7 @@
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
 #include "core/actuator_range.h"
+#include "core/driven.h"
 #include "optimizer/stuck.h"
 #include "optimizer/untouched.h"
 #include "rollout/knot_health.h"
@@ -397,16 +398,7 @@ void HintAtForces(const Task& task, const mjModel* m, const SolveResult& result)
 // a robot that a mocap body carries by an equality, as gymnasium's fetch, goes where a program sets that body
 void HintAtMocap(const mjModel* m, const SolveResult& result) {
   if (!HasHardlyGained(result)) return;
-  for (int i = 0; i < m->neq; i++) {
-    if ((m->eq_type[i] != mjEQ_WELD && m->eq_type[i] != mjEQ_CONNECT) || m->eq_objtype[i] != mjOBJ_BODY) continue;
-    int body[2] = {m->eq_obj1id[i], m->eq_obj2id[i]};
-    if (m->body_mocapid[body[0]] < 0) std::swap(body[0], body[1]);
-    if (m->body_mocapid[body[0]] < 0) continue;
-    fmt::print(
-        "  hint          mocap body '{}' holds '{}': it goes where a program sets that body, no control moves it\n",
-        ElementName(m, mjOBJ_BODY, body[0]), ElementName(m, mjOBJ_BODY, body[1]));
-    return;
-  }
+  if (const MocapHold hold = FindMocapHold(m); hold.any()) fmt::print("  hint          {}\n", hold.Text(m));
 }
 
 // is the motion where it shall be, at what its end costs, within constraints, for less than the guess?

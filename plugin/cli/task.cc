@@ -77,7 +77,11 @@ int RunRobot(const TaskArguments& arguments) {
   FitOptions fit = arguments.fit;
   fit.start = arguments.reach.start;
   const auto text = [&](const std::string& folder) {
-    return fits ? WriteFitTask(arguments.file, fit, folder) : WriteReachTask(arguments.file, arguments.reach, folder);
+    if (fits) return WriteFitTask(arguments.file, fit, folder);
+    std::vector<std::string> warnings;
+    const std::string written = WriteReachTask(arguments.file, arguments.reach, folder, &warnings);
+    PrintWarnings(warnings);
+    return written;
   };
   if (arguments.output.empty()) {
     fmt::print("{}", text(""));

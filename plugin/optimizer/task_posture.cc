@@ -31,6 +31,7 @@ class PostureSearch {
 
   VectorXd Run();
   double Miss();
+  std::vector<double> Nearest();
 
  private:
   struct Joint {
@@ -52,6 +53,7 @@ class PostureSearch {
   bool Step(VectorXd* q) const;
   VectorXd Random(int number) const;
   double Distance(const VectorXd& q) const;
+  bool MovesAll() const;
   bool Look(const VectorXd& q, int* contacts, double* broken);
 
   const mjModel* m_;
@@ -63,6 +65,8 @@ class PostureSearch {
   VectorXd r_;
   MatrixXd J_;  // of r by the joints in their sizes
   bool known_ = true;
+  VectorXd nearest_q_;
+  double nearest_ = std::numeric_limits<double>::infinity();  // |r| there
 };
 
 // the joints that actuators move directly, as all joints between them and the world
@@ -218,6 +222,10 @@ bool PostureSearch::Solve(VectorXd* q) {
     Kinematics(*q);
     Residual();
     if (!known_ || !r_.allFinite()) return false;
+    if (r_.norm() < nearest_) {
+      nearest_ = r_.norm();
+      nearest_q_ = *q;
+    }
     if (r_.cwiseAbs().maxCoeff() <= kReached) return true;
     if (!Step(q)) return false;
   }
@@ -283,7 +291,54 @@ double PostureSearch::Miss() {
   return known_ && r_.allFinite() ? r_.cwiseAbs().maxCoeff() : std::numeric_limits<double>::infinity();
 }
 
+// do these joints alone move the parts?
+bool PostureSearch::MovesAll() const {
+  const auto searched = [&](int dof) {
+    return std::any_of(joints_.begin(), joints_.end(), [&](const Joint& joint) { return joint.dof == dof; });
+  };
+  return std::all_of(goals_.begin(), goals_.end(), [&](const PartGoal& goal) {
+    int dof = goal.LastDof(m_);
+    if (goal.type == mjOBJ_JOINT) return searched(dof);
+    while (dof >= 0 && searched(dof)) dof = m_->dof_parentid[dof];
+    return dof < 0;
+  });
+}
+
+std::vector<double> PostureSearch::Nearest() {
+  if (!MovesAll()) return {};
+  bool reached = false;
+  for (int i = 0; i <= kPostures && !reached && known_; ++i) {
+    VectorXd q = i == 0 ? VectorXd(state_.head(m_->nq)) : Random(i);
+    reached = Solve(&q);
+  }
+  if (nearest_q_.size() == 0) return {};
+  Kinematics(nearest_q_);
+  std::vector<double> misses;
+  for (const PartGoal& goal : goals_) {
+    r_.resize(0);
+    J_.resize(0, static_cast<Eigen::Index>(joints_.size()));
+    Append(goal);
+    misses.push_back((goal.quantity == "pos" ? length_ : 1) * r_.norm());
+  }
+  return misses;
+}
+
 }  // namespace
+
+int PartGoal::Body(const mjModel* model) const {
+  switch (type) {
+    case mjOBJ_JOINT: return model->jnt_bodyid[id];
+    case mjOBJ_SITE: return model->site_bodyid[id];
+    case mjOBJ_GEOM: return model->geom_bodyid[id];
+    default: return id;
+  }
+}
+
+int PartGoal::LastDof(const mjModel* model) const {
+  if (type == mjOBJ_JOINT) return model->jnt_dofadr[id];
+  const int weld = model->body_weldid[Body(model)];
+  return model->body_dofnum[weld] > 0 ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
+}
 
 std::string PartGoal::CostName() const {
   return fmt::format("{} {}{}", mju_type2Str(type), name, quantity.empty() || quantity == "pos" ? "" : " " + quantity);
@@ -292,6 +347,11 @@ std::string PartGoal::CostName() const {
 VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
                       double length, PostureJoints joints) {
   return PostureSearch(model, x, goals, sizes, length, joints).Run();
+}
+
+std::vector<double> NearestMisses(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
+                                  ConstVectorRef sizes, double length) {
+  return PostureSearch(model, x, goals, sizes, length, PostureJoints::kActuated).Nearest();
 }
 
 double MissOfGoals(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,

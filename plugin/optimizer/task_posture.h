@@ -20,6 +20,8 @@ struct PartGoal {
   int size = 0;
 
   std::string CostName() const;
+  int Body(const mjModel* model) const;     ///< that it is, or is part of
+  int LastDof(const mjModel* model) const;  ///< that moves it: the others are its parents; -1: none
 };
 
 /// Whose joints, hinges and slides, go to a posture.
@@ -39,6 +41,11 @@ enum class PostureJoints {
 ///           and free joints.
 VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
                       double length, PostureJoints joints = PostureJoints::kServos);
+
+/// How far each goal [m, rad] is off in the nearest posture that this search finds, of joints that actuators move
+/// directly. Empty where others move a part, too, as of a robot that walks.
+std::vector<double> NearestMisses(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
+                                  ConstVectorRef sizes, double length);
 
 /// The largest |r| at a state.
 double MissOfGoals(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <pugixml.hpp>
 
+#include "core/driven.h"
 #include "core/element.h"
 #include "core/joint.h"
 #include "core/number.h"
@@ -155,12 +156,11 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
                          names.empty() ? fmt::format(" (no {} has a name)", word) : Suggestion(goal.name, names)));
   }
 
-  const int body = goal.type == mjOBJ_BODY   ? goal.id
-                   : goal.type == mjOBJ_SITE ? model->site_bodyid[goal.id]
-                   : goal.type == mjOBJ_GEOM ? model->geom_bodyid[goal.id]
-                                             : model->jnt_bodyid[goal.id];
-  if (model->body_weldid[body] == 0)
-    FailGoal(text, fmt::format("{} '{}' stands fixed in the world, no control moves it", word, goal.name));
+  const int weld = model->body_weldid[goal.Body(model)];
+  if (weld == 0) FailGoal(text, fmt::format("{} '{}' stands fixed in the world, no control moves it", word, goal.name));
+  if (model->body_dofnum[weld] == 0)
+    FailGoal(text, fmt::format("{} '{}' stands where a program sets mocap body '{}', no control moves it", word,
+                               goal.name, ElementName(model, mjOBJ_BODY, weld)));
   std::string numbers = text.substr(equals + 1);
   std::replace(numbers.begin(), numbers.end(), ',', ' ');
   const std::vector<std::string> words = SplitBlanks(numbers);
@@ -249,6 +249,36 @@ void AddPostureGuess(const char* attribute, const VectorXd& qpos, double at, pug
   SetAttribute(guess, attribute, "true");
   SetAttribute(guess, "qpos", NumbersText(qpos, 6));
   SetAttribute(guess, "at", fmt::format("{:.6g}", at));
+}
+
+// goals of parts that a mocap body carries where no actuator moves them
+void WarnOfMocap(const mjModel* model, const std::vector<PartGoal>& parts, std::vector<std::string>* warnings) {
+  const DataPtr data = MakeData(model);
+  mj_kinematics(model, data.get());
+  mj_comPos(model, data.get());
+  const std::vector<char> driven = DrivenDofs(model, data.get());
+  for (const PartGoal& part : parts) {
+    int dof = part.LastDof(model);
+    const int tree = model->dof_treeid[dof];
+    while (dof >= 0 && !driven[static_cast<std::size_t>(dof)]) dof = model->dof_parentid[dof];
+    const MocapHold hold = dof >= 0 ? MocapHold() : FindMocapHold(model, tree);
+    if (hold.any()) return warnings->push_back(fmt::format("goal of {}: {}", part.CostName(), hold.Text(model)));
+  }
+}
+
+// goals that no posture is near to
+void WarnOfReach(const mjModel* model, const VectorXd& x, const std::vector<PartGoal>& parts, const VectorXd& sizes,
+                 std::vector<std::string>* warnings) {
+  const double length = NaturalLength(model);
+  const std::vector<double> misses = NearestMisses(model, x, parts, sizes, length);
+  for (std::size_t i = 0; i < misses.size(); ++i) {
+    const PartGoal& part = parts[i];
+    const bool place = part.quantity == "pos";
+    const bool slides = part.type == mjOBJ_JOINT && model->jnt_type[part.id] == mjJNT_SLIDE;
+    if (!(misses[i] > (place ? length : 1))) continue;
+    warnings->push_back(fmt::format("goal of {}: the nearest posture found is {:.2g} {} off; is it out of reach?",
+                                    part.CostName(), misses[i], place || slides ? "m" : "rad"));
+  }
 }
 
 // by way of a posture at the goals: servos from what holds the start to what holds it; motors, which would not stay on
@@ -347,7 +377,8 @@ Goals ReadGoals(const mjModel* model, const std::vector<std::string>& texts) {
 
 }  // namespace
 
-std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder) {
+std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder,
+                           std::vector<std::string>* warnings) {
   const Task task = ReachTask(model_path, options);
   const mjModel* model = task.model.get();
   const auto [key, parts] = ReadGoals(model, options.goals);
@@ -387,7 +418,9 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     }
   } else if (task.N > 1) {
     led = AddWayToPosture(task, start, parts, size, options.time, root);
+    if (!led && warnings) WarnOfReach(model, start.x, parts, size, warnings);
   }
+  if (warnings) WarnOfMocap(model, parts, warnings);
 
   // posture, places, rest and effort, each in natural units
   const std::string target = "key:" + key;
@@ -401,7 +434,9 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
 }
 
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {
-  Task task = ParseWrittenTask(WriteReachTask(model_path, options), model_path);
+  std::vector<std::string> warnings;
+  Task task = ParseWrittenTask(WriteReachTask(model_path, options, "", &warnings), model_path);
+  task.warnings.insert(task.warnings.end(), warnings.begin(), warnings.end());
   if (options.start.empty() && task.model->nkey > 0) {
     task.warnings.push_back("the motion starts at the model's default state, at no keyframe (" +
                             KeysText(task.model.get()) + ")");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/collision_filter.h"
+#include "core/driven.h"
 #include "core/engine_guard.h"
 #include "optimizer/go_on.h"
 #include "optimizer/norm.h"
@@ -30,16 +31,12 @@ int TreeOf(const mjModel* m, int geom) { return m->body_treeid[m->geom_bodyid[ge
 
 // trees that actuators move
 std::vector<char> DrivenTrees(const mjModel* m, mjData* d) {
-  mj_tendon(m, d);
-  mj_transmission(m, d);
-  std::vector<char> driven(static_cast<std::size_t>(m->ntree));
-  for (int i = 0; i < m->nout; ++i) {
-    for (int k = 0; k < d->moment_rownnz[i]; ++k) {
-      const int at = d->moment_rowadr[i] + k;
-      if (d->actuator_moment[at] != 0) driven[static_cast<std::size_t>(m->dof_treeid[d->moment_colind[at]])] = 1;
-    }
+  std::vector<char> trees(static_cast<std::size_t>(m->ntree));
+  const std::vector<char> dofs = DrivenDofs(m, d);
+  for (int i = 0; i < m->nv; ++i) {
+    if (dofs[static_cast<std::size_t>(i)]) trees[static_cast<std::size_t>(m->dof_treeid[i])] = 1;
   }
-  return driven;
+  return trees;
 }
 
 std::vector<int> ObjectTrees(const mjModel* m, const VectorXd& slope) {

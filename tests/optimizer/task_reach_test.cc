@@ -323,6 +323,45 @@ TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
   EXPECT_ERROR(MakeReachTask(kReachZoo, {}), ErrorCode::kInvalidArgument, "is a model, not a task: say what to reach");
 }
 
+// what a program sets, or what is fixed to that, no control moves; a hand that hangs on it is told of
+TEST_F(Reach, SaysWhatAProgramMoves) {
+  support::TemporaryFolder folder;
+  const std::string robot = folder.Write("fetch.xml", R"(<mujoco><worldbody>
+      <body name="target" mocap="true"><geom size=".1" contype="0" conaffinity="0"/><body name="mark"><site name="mark"/></body></body>
+      <body name="hand"><freejoint/><geom size=".1"/><body name="finger"><joint name="finger" type="slide"/>
+      <geom size=".05"/></body></body></worldbody>
+      <equality><weld body1="hand" body2="target"/></equality>
+      <actuator><motor joint="finger"/></actuator></mujoco>)");
+  EXPECT_ERROR(MakeReachTask(robot, {.goals = {"body:target=1,0,0"}}), ErrorCode::kInvalidArgument,
+               "body 'target' stands where a program sets mocap body 'target', no control moves it");
+  EXPECT_ERROR(MakeReachTask(robot, {.goals = {"site:mark=1,0,0"}}), ErrorCode::kInvalidArgument,
+               "site 'mark' stands where a program sets mocap body 'target', no control moves it");
+  const auto told = [&](const std::string& goal) { return MakeReachTask(robot, {.goals = {goal}}).warnings; };
+  ASSERT_EQ(told("body:hand=1,0,0").size(), 1u);
+  EXPECT_EQ(told("body:hand=1,0,0")[0].find("goal of body hand: mocap body 'target' holds 'hand'"), 0u)
+      << told("body:hand=1,0,0")[0];
+  EXPECT_TRUE(told("body:finger=_,_,.01").empty());
+}
+
+// links of 0.5 and 0.4 m reach 0.9 m, a robot that also slides along a rail without a motor may reach further
+TEST_F(Reach, SaysThatAGoalIsOutOfReach) {
+  support::TemporaryFolder folder;
+  const auto told = [&](const std::string& rail, const std::string& goal) {
+    const std::string robot = folder.Write(
+        "arm.xml", R"(<mujoco><worldbody><body><geom size=".01"/>)" + rail +
+                       R"(<body><joint name="a" axis="0 0 1"/><geom size=".01" fromto="0 0 0 .5 0 0" type="capsule"/>
+           <body pos=".5 0 0"><joint name="b" axis="0 0 1"/><geom size=".01" fromto="0 0 0 .4 0 0" type="capsule"/>
+           <site name="tip" pos=".4 0 0"/></body></body></body></worldbody>
+           <actuator><motor joint="a" ctrlrange="-1 1"/><motor joint="b" ctrlrange="-1 1"/></actuator></mujoco>)");
+    return MakeReachTask(robot, {.goals = {goal}, .time = 0.1}).warnings;
+  };
+  ASSERT_EQ(told("", "site:tip=3,0,_").size(), 1u);
+  EXPECT_EQ(told("", "site:tip=3,0,_")[0],
+            "goal of site tip: the nearest posture found is 2.1 m off; is it out of reach?");
+  EXPECT_TRUE(told("", "site:tip=.6,.3,_").empty());
+  EXPECT_TRUE(told(R"(<joint type="slide" axis="1 0 0"/>)", "site:tip=3,0,_").empty());
+}
+
 TEST_F(Reach, RefusesWhatIsNotThere) {
   EXPECT_ERROR(MakeReachTask(kReachZoo, {.start = "hom", .goals = {"pose"}}), ErrorCode::kInvalidArgument,
                "did you mean 'home'?");
