@@ -17,6 +17,14 @@ constexpr double kPoseStep = 1e-5;  // where a search has …
 constexpr double kLeastStep = 1e-7;
 constexpr double kAgree = 1e-6;  // … unless it jumps within the step, which the two quotients of five points show
 
+// are the balls around two geoms further apart than that? A plane has none.
+bool BallsApart(const mjModel* m, const mjData* d, int a, int b, double within) {
+  const double radius[2] = {m->geom_rbound[a], m->geom_rbound[b]};
+  if (!(radius[0] > 0) || !(radius[1] > 0)) return false;
+  const double centers = (Vec3Map(d->geom_xpos + 3 * a) - Vec3Map(d->geom_xpos + 3 * b)).norm();
+  return centers - radius[0] - radius[1] > within * (1 + kExact) + kTouching;
+}
+
 // no joint moves one of them against the other: whatever a search finds of one, it turns with both
 bool MoveAsOne(const mjModel* m, const int* geom) {
   return LastDof(m, m->geom_bodyid[geom[0]]) == LastDof(m, m->geom_bodyid[geom[1]]);
@@ -86,8 +94,11 @@ bool SensorDerivative::FindNearest(int i, NearestPoints* out) {
   out->geom[0] = -1;
   for (int a = first[0]; a < first[0] + count[0]; a++) {
     for (int b = first[1]; b < first[1] + count[1]; b++) {
+      // only what is nearer yet is looked for, by a search that gives up beyond; in penetration it measures otherwise
+      const double within = out->distance > 0 ? out->distance : cutoff;
+      if (BallsApart(m, at_.d, a, b, within)) continue;
       mjtNum between[6] = {0};
-      const double found = mj_geomDistance(m, at_.d, a, b, cutoff, between);
+      const double found = mj_geomDistance(m, at_.d, a, b, within, between);
       if (found >= out->distance) continue;
       *out = {{a, b}, found, {Vec3Map(between), Vec3Map(between + 3)}, Vec3::Zero()};
     }
