@@ -11,6 +11,7 @@ namespace costate {
 namespace {
 
 constexpr double kDefaultCutoff = 10;  // [m] of distance sensors: beyond it they are constant
+constexpr double kBoundMargin = 0.1;   // [m] beyond a lower bound, or as much as that bound: further off none is near
 constexpr int kNetForce = 3;           // reduction of a contact sensor: one synthetic contact in the global frame
 
 struct Quantity {
@@ -149,6 +150,15 @@ SecondElement FindSecondElement(const XmlElement& element) {
   if (element.Has("geom2")) return {mjOBJ_GEOM, "geom", *element.Text("geom2")};
   if (element.Has("body2")) return {mjOBJ_BODY, "body", *element.Text("body2")};
   return {};
+}
+
+// the cutoff of a distance that is bounded from below alone: how far it is beyond makes no difference to the bound, and
+// pairs of geoms that are further apart take a search no longer
+std::optional<double> CutoffOfBound(const XmlElement& element) {
+  if (element.tag() != "constraint" || !element.Has("lower") || element.Has("upper") || element.Has("target"))
+    return {};
+  const double lower = std::max(0.0, element.Numbers("lower")->maxCoeff());
+  return lower + std::max(kBoundMargin, lower);
 }
 
 }  // namespace
@@ -354,7 +364,18 @@ std::string SensorAdder::SetPair(const XmlElement& element, const std::string& w
   if (of_pair) {
     draft->reftype = pair.type;
     draft->refname = pair.name;
-    draft->cutoff = element.PositiveNumber("cutoff").value_or(kDefaultCutoff);
+    draft->cutoff = kDefaultCutoff;
+    if (element.Has("cutoff")) {
+      draft->cutoff = *element.PositiveNumber("cutoff");
+    } else if (const std::optional<double> cutoff = CutoffOfBound(element); cutoff && word == "distance") {
+      // unless it is measured further already
+      draft->cutoff = *cutoff;
+      for (const SensorDraft& other : drafts_) {
+        SensorDraft further = *draft;
+        further.cutoff = other.cutoff;
+        if (further == other && further.cutoff > draft->cutoff) *draft = further;
+      }
+    }
     return fmt::format(" to {}:{}", pair.kind, pair.name);
   }
   if (!contact) return "";

@@ -28,6 +28,28 @@ const ConstraintInfo& InfoOf(const Task& task, const std::string& name) {
   return none;
 }
 
+// what is bounded from below alone is measured a little beyond its bound; elsewhere, or where it is measured anyway, far
+TEST_F(TaskConstraint, MeasuresDistancesAsFarAsTheyMatter) {
+  const auto cutoffs = [](const std::string& elements) {
+    const Task task = LoadZooTask(kCheap + elements);
+    std::vector<double> found;
+    for (int i = 0; i < task.model->nsensor; ++i) {
+      if (task.model->sensor_type[i] == mjSENS_GEOMDIST) found.push_back(task.model->sensor_cutoff[i]);
+    }
+    return found;
+  };
+  const std::string apart = "geom='skull' quantity='distance' geom2='upper' ";
+  using Cutoffs = std::vector<double>;
+  EXPECT_EQ(cutoffs("<constraint " + apart + "lower='0.02'/>"), Cutoffs{0.02 + 0.1});
+  EXPECT_EQ(cutoffs("<constraint " + apart + "lower='0.25' soft='1'/>"), Cutoffs{0.5});
+  EXPECT_EQ(cutoffs("<constraint " + apart + "lower='-0.02'/>"), Cutoffs{0.1});
+  EXPECT_EQ(cutoffs("<constraint " + apart + "lower='0.02' cutoff='3'/>"), Cutoffs{3});
+  EXPECT_EQ(cutoffs("<constraint " + apart + "lower='0.02' upper='1'/>"), Cutoffs{10});
+  EXPECT_EQ(cutoffs("<constraint " + apart + "lower='0.02' target='0.5'/>"), Cutoffs{10});
+  EXPECT_EQ(cutoffs("<constraint " + apart + "upper='1'/>"), Cutoffs{10});
+  EXPECT_EQ(cutoffs("<cost " + apart + "target='0.5'/><constraint " + apart + "lower='0.02'/>"), Cutoffs{10});
+}
+
 TEST_F(TaskConstraint, StatesBoundsWindowsAndNames) {
   // 50 knots of 2 ms
   const Task task = LoadZooTask(std::string(kCheap) + R"(
