@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/driven.h"
 #include "core/element.h"
 #include "core/engine_guard.h"
 
@@ -16,6 +17,7 @@ using Box = Eigen::AlignedBox3d;
 constexpr double kFill = 0.78;         // share of the picture that the motion may take up
 constexpr double kTravel = 2.5;        // a motion larger than this many robots is followed
 constexpr double kDeadZone = 0.15;     // robots that it may move before the camera does
+constexpr double kLeaves = 2;          // robots by which an object may leave for the picture to hold it still
 constexpr double kRoomForGoals = 1.6;  // how much further away the camera may stand for a goal to be seen
 constexpr int kMaxSamples = 400;       // poses looked at along a motion
 constexpr double kPreview = 2;         // [s] of a live simulation that the first picture has to hold …
@@ -60,6 +62,9 @@ class ViewFit {
     z_min_ = std::min(z_min_, z);
     z_max_ = std::max(z_max_, z);
   }
+
+  // with the origin in the middle of the picture
+  double DistanceAround() const { return std::max(std::max(max_[0], max_[1]) / h_, std::max(max_[2], max_[3]) / v_); }
 
   // from the camera to the middle of what it sees
   double Distance() const {
@@ -194,6 +199,82 @@ mjvOption VisibleOption(const mjModel* model) {
 
 namespace {
 
+// boxes around the geoms of each tree
+std::vector<Box> TreeBoxes(const mjModel* model, const mjData* data, const std::vector<int>& geoms) {
+  std::vector<Box> boxes(static_cast<std::size_t>(model->ntree));
+  for (int geom : geoms) {
+    Box& box = boxes[static_cast<std::size_t>(model->body_treeid[model->geom_bodyid[geom]])];
+    VisitGeom(model, data, geom, [&box](const Vector3d& point) { box.extend(point); });
+  }
+  return boxes;
+}
+
+// Where each tree shall be at the end, by the places and the state that are goals; empty where there is none.
+std::vector<Box> GoalBoxes(const ViewSource& source, const std::vector<int>& geoms, const std::vector<Box>& start,
+                           mjData* data) {
+  const mjModel* model = source.model;
+  std::vector<Box> goals(start.size());
+  for (std::size_t i = 0; i < source.goal_bodies.size(); ++i) {
+    const int tree = source.goal_bodies[i] < 0 ? -1 : model->body_treeid[source.goal_bodies[i]];
+    if (tree >= 0) goals[static_cast<std::size_t>(tree)].extend(source.goal_places[i]);
+  }
+  if (source.x_goal.size() != source.trajectory.X.rows() || !source.x_goal.allFinite()) return goals;
+  Pose(model, data, source.x_goal);
+  const std::vector<Box> boxes = TreeBoxes(model, data, geoms);
+  for (std::size_t k = 0; k < goals.size(); ++k) {
+    if (!boxes[k].isEmpty() && !boxes[k].isApprox(start[k])) goals[k].extend(boxes[k]);
+  }
+  return goals;
+}
+
+// The geoms without those of objects that leave the robot by some of its sizes, and do not end near a goal of their
+// own: a picture that held what falls out of the scene would show little else. The robot is what actuators move, or the
+// tree of the body that is followed.
+std::vector<int> WithoutLeaving(const ViewSource& source, const std::vector<int>& geoms, int followed, int stride,
+                                mjData* data) {
+  const mjModel* model = source.model;
+  std::vector<char> robot(static_cast<std::size_t>(model->ntree));
+  Pose(model, data, source.trajectory.X.col(0));
+  if (followed >= 0 && model->body_treeid[followed] >= 0) {
+    robot[static_cast<std::size_t>(model->body_treeid[followed])] = 1;
+  } else {
+    const std::vector<char> driven = DrivenDofs(model, data);
+    for (int i = 0; i < model->nv; ++i) {
+      if (driven[static_cast<std::size_t>(i)]) robot[static_cast<std::size_t>(model->dof_treeid[i])] = 1;
+    }
+  }
+
+  // how far each goes away from it
+  std::vector<Box> start, boxes;
+  std::vector<double> away(robot.size());
+  double size = 0;
+  for (int t = 0; t < source.trajectory.X.cols(); t += stride) {
+    Pose(model, data, source.trajectory.X.col(t));
+    boxes = TreeBoxes(model, data, geoms);
+    if (t == 0) start = boxes;
+    Box all, all_start;
+    for (std::size_t k = 0; k < robot.size(); ++k) {
+      if (!robot[k]) continue;
+      all.extend(boxes[k]);
+      all_start.extend(start[k]);
+    }
+    if (all.isEmpty()) return geoms;
+    size = std::max(size, all.diagonal().norm());
+    for (std::size_t k = 0; k < robot.size(); ++k) {
+      if (robot[k] || boxes[k].isEmpty()) continue;
+      away[k] = std::max(away[k], all.exteriorDistance(boxes[k]) - all_start.exteriorDistance(start[k]));
+    }
+  }
+  const std::vector<Box> goals = GoalBoxes(source, geoms, start, data);
+  std::vector<int> staying;
+  for (int geom : geoms) {
+    const auto k = static_cast<std::size_t>(model->body_treeid[model->geom_bodyid[geom]]);
+    const bool arrives = !goals[k].isEmpty() && goals[k].exteriorDistance(boxes[k]) <= kLeaves * size;
+    if (away[k] <= kLeaves * size || arrives) staying.push_back(geom);
+  }
+  return staying;
+}
+
 // marks and the goal, each if the picture need not be taken from much further away
 ViewFit WithGoals(const mjModel* model, const std::vector<int>& geoms, const ViewSource& source,
                   const mjvOption& option, mjData* data, ViewFit fit) {
@@ -244,6 +325,7 @@ Framing::Framing(const ViewSource& shown, const mjvOption& option, const CameraO
   if (camera.follow != "auto" && camera.follow != "always" && camera.follow != "never") {
     body_ = FindNamedOrNumbered(model_, mjOBJ_BODY, "body", camera.follow);
   }
+  geoms_ = WithoutLeaving(source, geoms_, body_, stride_, data.get());
   for (int t = 0; t < knots; t += stride_) {
     Pose(model_, data.get(), source.trajectory.X.col(t));
     boxes.push_back(RobotBox(data.get()));
@@ -262,14 +344,15 @@ Framing::Framing(const ViewSource& shown, const mjvOption& option, const CameraO
   }
   if (!follows_) fit = WithGoals(model_, geoms_, source, option, data.get(), fit);
 
-  // the picture's centre need not be the robot's
+  // the picture's centre need not be the robot's, but for a body that is followed by name
   const Vector3d look_at = fit.LookAt();
-  if (follows_) {
+  if (follows_ && body_ < 0) {
     offset_ = look_at;
     for (Vector3d& point : path_) point += offset_;
   }
   Eigen::Map<Vector3d>(camera_.lookat) = follows_ ? path_.front() : look_at;
-  camera_.distance = camera.distance.value_or(std::max(fit.Distance(), 1e-6));
+  const double distance = body_ >= 0 ? fit.DistanceAround() : fit.Distance();
+  camera_.distance = camera.distance.value_or(std::max(distance, 1e-6));
 }
 
 Box Framing::RobotBox(const mjData* data) const {

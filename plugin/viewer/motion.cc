@@ -43,6 +43,28 @@ std::vector<Eigen::Vector3d> Places(const std::vector<GoalPlace>& goals, const T
   return places;
 }
 
+// the body that a sensor of places measures, by the sensor's address
+int SensedBody(const mjModel* model, int address) {
+  for (int i = 0; i < model->nsensor; ++i) {
+    if (model->sensor_adr[i] != address) continue;
+    const int id = model->sensor_objid[i];
+    switch (model->sensor_objtype[i]) {
+      case mjOBJ_BODY:
+      case mjOBJ_XBODY: return id;
+      case mjOBJ_SITE: return model->site_bodyid[id];
+      case mjOBJ_GEOM: return model->geom_bodyid[id];
+      case mjOBJ_CAMERA: return model->cam_bodyid[id];
+      default: return -1;
+    }
+  }
+  return -1;
+}
+
+void SetGoals(const std::vector<GoalPlace>& goals, const Trajectory& motion, ViewSource* source) {
+  source->goal_places = Places(goals, motion);
+  for (const GoalPlace& goal : goals) source->goal_bodies.push_back(SensedBody(source->model, goal.sensor));
+}
+
 }  // namespace
 
 ViewSource FromRecord(const Record& record, const std::string& title) {
@@ -54,7 +76,7 @@ ViewSource FromRecord(const Record& record, const std::string& title) {
   source.trajectory = record.trajectory;
   source.xfrc = record.xfrc;
   source.x_goal = record.x_goal;
-  source.goal_places = Places(record.goal_places, record.trajectory);
+  SetGoals(record.goal_places, record.trajectory, &source);
   source.cost_per_knot = record.cost_per_knot;
   return source;
 }
@@ -72,10 +94,10 @@ ViewSource FromTask(const Task& task, const std::string& title) {
 
   if (!status.ok()) {
     Shorten(std::max(status.knot, 0), &source);
-    source.goal_places = Places(GoalPlaces(task), guess);
+    SetGoals(GoalPlaces(task), guess, &source);
     return source;
   }
-  source.goal_places = Places(GoalPlaces(task), guess);
+  SetGoals(GoalPlaces(task), guess, &source);
   std::vector<double> per_knot;
   if (task.cost) TotalCost(*task.cost, guess, simulator.knot_time(), &per_knot);
   source.cost_per_knot = Eigen::Map<VectorXd>(per_knot.data(), static_cast<Eigen::Index>(per_knot.size()));

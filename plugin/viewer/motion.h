@@ -23,6 +23,7 @@ struct ViewSource {
   VectorXd u_live;                           ///< nu
   VectorXd x_goal;                           ///< nx; empty when there is none: shown as a ghost
   std::vector<Eigen::Vector3d> goal_places;  ///< shown as dots
+  std::vector<int> goal_bodies{};            ///< that shall be at these places, or whose parts; -1: not known
   VectorXd cost_per_knot;                    ///< N+1; empty when there is none
 };
 

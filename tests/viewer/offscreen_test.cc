@@ -1,10 +1,12 @@
 #include "viewer/offscreen.h"
 
+#include <costate/state.h>
 #include <gtest/gtest.h>
 
 #include "support/engine_test.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
+#include "viewer/framing.h"
 #include "viewer/scenes.h"
 
 namespace costate::viewer {
@@ -91,6 +93,48 @@ TEST_F(OffscreenTest, ACameraThatMayNotFollowShowsTheWholeWay) {
   EXPECT_GT(start.pixels, 20);
   EXPECT_GT(end.pixels, 20);
   EXPECT_GT(std::abs(start.left - end.left), options.width / 3);
+}
+
+// a pendulum with a motor, and a ball that nothing holds: gymnasium's hand has a second cube
+constexpr char kDropped[] = R"(
+  <mujoco><worldbody>
+    <body pos="0 0 1"><joint name="hinge" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .4 0 -.3" size=".03"/>
+      <body name="end" pos=".4 0 -.3"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .2 0 0" size=".03"/></body></body>
+    <body name="ball" pos=".2 .4 .9"><freejoint/><geom size=".05" contype="0" conaffinity="0"/></body>
+  </worldbody><actuator><motor joint="hinge"/></actuator></mujoco>)";
+
+TEST_F(OffscreenTest, WhatFallsOutOfTheSceneDoesNotMoveTheCamera) {
+  const ModelPtr model = LoadModelFromString(kDropped);
+  const ViewSource source = Simulate(FromModel(model.get(), "", "dropped"), 1.5);
+  ASSERT_LT(source.trajectory.X(4, 150), -9);
+  OffscreenRenderer renderer(source, Small());
+  for (double time : {0.9, 1.5}) ExpectWellFramed(source, &renderer, time, Small());
+
+  // unless it shall be there
+  ViewSource meant = source;
+  meant.goal_places = {source.trajectory.X.col(150).segment<3>(2)};
+  meant.goal_bodies = {mj_name2id(model.get(), mjOBJ_BODY, "ball")};
+  const double near = Framing(source, VisibleOption(model.get()), {}, 1).camera().distance;
+  EXPECT_GT(Framing(meant, VisibleOption(model.get()), {}, 1).camera().distance, 5 * near);
+}
+
+TEST_F(OffscreenTest, ABodyThatIsFollowedByNameIsInTheMiddle) {
+  const ModelPtr model = LoadModelFromString(kDropped);
+  const ViewSource source = Simulate(FromModel(model.get(), "", "dropped"), 1.5);
+  CameraOptions camera;
+  camera.follow = "end";
+  const Framing framing(source, VisibleOption(model.get()), camera, 1);
+  const DataPtr data = MakeData(model.get());
+  for (int t : {0, 50, 150}) {
+    SetState(model.get(), data.get(), source.trajectory.X.col(t));
+    mj_kinematics(model.get(), data.get());
+    const Eigen::Map<const Eigen::Vector3d> end(data->xpos + 3 * mj_name2id(model.get(), mjOBJ_BODY, "end"));
+    EXPECT_LT((framing.LookAt(t) - end).norm(), 1e-9) << t;
+  }
+  PictureOptions options = Small();
+  options.camera = camera;
+  OffscreenRenderer renderer(source, options);
+  for (double time : {0.9, 1.5}) ExpectWellFramed(source, &renderer, time, options);
 }
 
 TEST_F(OffscreenTest, ARobotInAHiddenGroupIsShown) {
