@@ -11,7 +11,7 @@ namespace {
 constexpr float kGhostColor[3] = {0.30f, 0.85f, 0.45f};
 constexpr float kGhostTint = 0.75f;  // share of the ghost's own colour, the rest is the robot's
 constexpr float kGhostAlpha = 0.35f;
-constexpr double kPushLength = 0.5, kPushWidth = 0.015;  // of the model's extent
+constexpr double kPushLength = 0.3, kPushWidth = 0.015;  // of the model's extent
 constexpr float kPlaceAlpha = 0.7f;
 constexpr double kPlaceRadius = 0.012;  // of a dot, in distances of the camera
 
@@ -106,7 +106,7 @@ void Stage::AddGhost(const mjModel* model, const mjData* data) {
   }
 }
 
-// an arrow that ends where each push acts, of the largest as long as half the model
+// an arrow that ends where each push acts, of the largest as long as a third of the model
 void Stage::AddPushes(const mjData* data) {
   const double length = kPushLength * model_->stat.extent / largest_push_, width = kPushWidth * model_->stat.extent;
   const float rgba[4] = {1, 0.3f, 0.2f, 1};
@@ -117,6 +117,7 @@ void Stage::AddPushes(const mjData* data) {
     mjvGeom& geom = scene_.geoms[scene_.ngeom++];
     mjv_initGeom(&geom, mjGEOM_ARROW, nullptr, nullptr, nullptr, rgba);
     mjv_connector(&geom, mjGEOM_ARROW, width, from.data(), to.data());
+    geom.size[2] *= 2;  // the engine's arrows are drawn half as long as their connector
     geom.category = mjCAT_DECOR;
   }
 }
