@@ -64,7 +64,8 @@ class Curvature {
   ///
   /// As all derivatives, those of converged steps along the motion as it is. Where the model's solver ends early,
   /// differences of gradients or losses along its own motions tend to something else: iterations turn with their start
-  /// (SolverGap::slope; a loss missed by 1e-3, H d by 3e-3). Tolerance 0 in <option> takes that away.
+  /// (SolverGap::slope; a loss missed by 1e-3, H d by 3e-3). Tolerance 0 in <option> takes that away; with flexes under
+  /// the discrete integrator take 1e-14, as there the engine's solver may end at NaN with 0.
   ///
   /// With parameters also their part, Σ_t (∂/∂θ of the pull-back at fixed costate), which has no closed form: centred
   /// differences of the exact pull-backs of models at θ ± theta_step d.theta and half of that, extrapolated (one-sided

@@ -142,7 +142,7 @@ void PrintSwitches(const GradientHealth& health) {
 void CheckConverged(Task* task, Level level, int entries) {
   ModelPtr converged = CopyModel(task->model.get());
   converged->opt.solver = mjSOL_NEWTON;
-  SearchUntil(0, 200, &converged->opt);
+  SearchUntil(LeastTolerance(converged.get()), 200, &converged->opt);
   std::swap(task->model, converged);
   const std::unique_ptr<ParameterSet> parameters = MakeParameters(*task);
   const mjModel* model = parameters ? parameters->model() : task->model.get();
@@ -154,9 +154,9 @@ void CheckConverged(Task* task, Level level, int entries) {
     const std::vector<LossCheckEntry> check = CheckLossGradient(*task, parameters.get(), g, entries);
     if (std::none_of(check.begin(), check.end(), [](const auto& e) { return e.verdict == Verdict::kWrong; })) {
       fmt::print(
-          "  converged   with <option solver=\"Newton\" iterations=\"{}\" tolerance=\"0\"> all agree: the model's own "
-          "constraint solver leaves its steps before, and derivatives are those of converged ones\n",
-          task->model->opt.iterations);
+          "  converged   with <option solver=\"Newton\" iterations=\"{}\" tolerance=\"{:g}\"> all agree: the model's "
+          "own constraint solver leaves its steps before, and derivatives are those of converged ones\n",
+          task->model->opt.iterations, task->model->opt.tolerance);
     }
   }
   std::swap(task->model, converged);

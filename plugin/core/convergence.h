@@ -18,6 +18,12 @@ inline void SearchUntil(mjtNum tolerance, int iterations, mjOption* option) {
   option->ls_tolerance = std::min(option->ls_tolerance, kLineTolerance);
 }
 
+/// The least tolerance for SearchUntil: with none the engine's solver goes on until nothing gets better, but with flexes
+/// under the discrete integrator it may then end at accelerations that are not finite.
+inline mjtNum LeastTolerance(const mjModel* model) {
+  return model->nflex > 0 && model->opt.integrator == mjINT_DISCRETE ? 1e-14 : 0;
+}
+
 }  // namespace costate
 
 #endif  // COSTATE_CORE_CONVERGENCE_H_

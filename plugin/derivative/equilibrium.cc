@@ -261,7 +261,7 @@ bool Equilibrium::Solve(const mjModel* model, mjData* d, StepStatus* status, std
 
   // the active set was not the solution's: let the engine search to the end
   mjModel local = *model;
-  SearchUntil(0, 200, &local.opt);
+  SearchUntil(LeastTolerance(model), 200, &local.opt);
   mju_copy(d->qacc_warmstart, d->qacc, static_cast<int>(model->nv));
   if (!Forward(&local, d, true, status, reason)) return false;
   step = Polish(model, d);
