@@ -58,7 +58,8 @@ struct CertifyOptions {
 /// and actrange, rise or fall of muscles, reversal of quadratic dampers, of drag in fluids and of muscles where the
 /// integrator is implicit in them, corners of impedances, borders of features that touch, contacts that jump, contacts
 /// that a sensor chooses, nearest points that a search ends near, tendons that begin or cease to wrap, slack ranges of
-/// their springs, forces and activations of 1e12 and more, whose rounding hides all else. Distances of rows that push
+/// their springs, edges of flexes that come to push or pull under the discrete integrator (of each flex the nearest),
+/// forces and activations of 1e12 and more, whose rounding hides all else. Distances of rows that push
 /// are those of the acceleration at which their force ends; everything else is a distance of the state. Where none of
 /// them is within reach, each coordinate, velocity, activation and control is nudged by it, and a step that takes
 /// another branch is listed too ("of a nudge"): plastic yield, rows of light bodies whose acceleration a nudge changes

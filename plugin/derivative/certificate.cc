@@ -2,6 +2,7 @@
 #include <costate/certificate.h>
 #include <costate/model.h>
 #include <costate/state.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -119,6 +120,7 @@ void Certifier::Run(Certificate* out) {
   ContactSensors();
   Cutoffs();
   Tendons();
+  Flexes();
   NearGeoms();
   const auto within = [&](const Switch& s) { return s.distance <= options_.reach; };
   if (std::none_of(out_->switches.begin(), out_->switches.end(), within)) Neighbours();
@@ -395,6 +397,26 @@ void Certifier::Tendons() {
     }
     const bool slack = length >= rest[0] && length <= rest[1];
     Add(Name("spring", mjOBJ_TENDON, t), slack ? "slack" : "pulls", slack ? "pulls" : "slack", edge, "m", !slack);
+  }
+}
+
+// (H4) of each flex the tension that is nearest to none
+void Certifier::Flexes() {
+  if (m_->nflex == 0) return;
+  std::vector<FlexTension> tensions;
+  FindFlexTensions(m_, d_, &tensions);
+  for (int f = 0; f < m_->nflex; f++) {
+    const FlexTension* nearest = nullptr;
+    for (const FlexTension& t : tensions) {
+      if (t.flex == f && t.matters && (!nearest || t.room < nearest->room)) nearest = &t;
+    }
+    if (!nearest) continue;
+    Add(fmt::format("tension of {}, edge {} of element {}", ElementName(m_, mjOBJ_FLEX, f), nearest->edge,
+                    nearest->element),
+        nearest->sign > 0   ? "pulls"
+        : nearest->sign < 0 ? "pushes"
+                            : "rests",
+        nearest->sign > 0 ? "pushes" : "pulls", nearest->room, "m", nearest->sign > 0);
   }
 }
 

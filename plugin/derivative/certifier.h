@@ -46,7 +46,7 @@ class Certifier {
     return "contact of " + ObjectName(objects.first) + " and " + ObjectName(objects.second);
   }
 
-  // of rows, states and neighbours (certificate.cc)
+  // of rows, states, tendons, flexes and neighbours (certificate.cc)
   void Rows();
   void Magnitudes();
   void Impedances();
@@ -58,6 +58,7 @@ class Certifier {
   void Cutoffs();
   void Neighbours();
   void Tendons();
+  void Flexes();
 
   // of contacts (certificate_contact.cc)
   void Contacts();

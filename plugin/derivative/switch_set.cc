@@ -14,9 +14,10 @@
 namespace costate {
 namespace {
 
-constexpr const char* kNames[] = {"contacts",         "constraints",   "constraint states",   "force limits",
-                                  "tendon paths",     "muscles",       "limits of integrals", "corners of servos",
-                                  "plastic yielding", "sensor cutoffs"};
+constexpr const char* kNames[] = {
+    "contacts",      "constraints",         "constraint states", "force limits",     "tendon paths",
+    "muscles",       "limits of integrals", "corners of servos", "plastic yielding", "tensions of flexes",
+    "sensor cutoffs"};
 
 constexpr double kOnset = 1e-14;    // of a distance in metres: rounding
 constexpr double kSwing = 0.5;      // cosine
@@ -130,6 +131,7 @@ void SwitchSet::Note(const mjModel* model, mjData* data) {
   NoteConstraints(model, data);
   NoteActuators(model, data);
   NoteTendons(model, data);
+  NoteFlexes(model, data);
   NoteSensors(model, data);
   for (int i = 0; i < model->nplastic; ++i) Add(kYield, data->plastic[i] != plastic_[i]);
 }
@@ -259,6 +261,12 @@ void SwitchSet::NoteTendons(const mjModel* model, const mjData* data) {
   }
 }
 
+void SwitchSet::NoteFlexes(const mjModel* model, const mjData* data) {
+  if (model->nflex == 0) return;
+  FindFlexTensions(model, data, &noted_);
+  tensions_.insert(tensions_.end(), noted_.begin(), noted_.end());
+}
+
 void SwitchSet::NoteSensors(const mjModel* model, const mjData* data) {
   for (int i = 0; i < model->nsensor; ++i) {
     if (ChoosesContacts(model, i)) {
@@ -305,6 +313,14 @@ bool SwitchSet::SameTurns(const std::vector<signed char>& a, const std::vector<s
   return true;
 }
 
+// a tension of either sign: what one that does not matter multiplies is zero at one of both points
+bool SwitchSet::Turned(const std::vector<FlexTension>& a, const std::vector<FlexTension>& b) {
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].matters && b[i].matters && a[i].sign != b[i].sign) return true;
+  }
+  return false;
+}
+
 // (N11) is a contact of one set where another of its geoms is in the other?
 bool SwitchSet::Reordered(const std::vector<Place>& a, const std::vector<Place>& b) {
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
@@ -324,6 +340,7 @@ const char* SwitchSet::DifferenceFrom(const SwitchSet& other, Kind end) const {
     if (kind == kContacts && Reordered(places_, other.places_)) return "order of contacts behind noslip";
     if (kind == kStates && Swings(axes_, other.axes_)) return "limit of a ball joint at angle zero";
     if (kind == kStates && !SameTurns(turns_, other.turns_)) return kNames[kMuscles];
+    if (kind == kFlexTensions && Turned(tensions_, other.tensions_)) return kNames[kFlexTensions];
     if (kind == kServos && !SameTurns(directions_, other.directions_)) return kNames[kServos];
   }
   return nullptr;

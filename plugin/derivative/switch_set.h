@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "derivative/passive.h"
 #include "derivative/sensor_contact.h"
 
 namespace costate {
@@ -33,6 +34,7 @@ class SwitchSet {
     kIntegrals,
     kServos,
     kYield,
+    kFlexTensions,
     kSensorCutoffs,
     kKinds
   };
@@ -44,6 +46,7 @@ class SwitchSet {
     turns_.clear();
     directions_.clear();
     choices_.clear();
+    tensions_.clear();
     places_.clear();
     notes_ = 0;
     on_onset_ = false;
@@ -76,6 +79,7 @@ class SwitchSet {
 
   static bool Swings(const std::vector<Eigen::Vector3d>& a, const std::vector<Eigen::Vector3d>& b);
   static bool SameTurns(const std::vector<signed char>& a, const std::vector<signed char>& b);
+  static bool Turned(const std::vector<FlexTension>& a, const std::vector<FlexTension>& b);
   static bool Reordered(const std::vector<Place>& a, const std::vector<Place>& b);
   void Add(Kind kind, int value);
   void Before(const mjModel* model, mjData* data);
@@ -86,6 +90,7 @@ class SwitchSet {
   void NoteNoslip(const mjData* data);
   void NoteActuators(const mjModel* model, const mjData* data);
   void NoteTendons(const mjModel* model, const mjData* data);
+  void NoteFlexes(const mjModel* model, const mjData* data);
   void NoteSensors(const mjModel* model, const mjData* data);
 
   std::array<std::uint64_t, kKinds> hash_{};
@@ -96,8 +101,10 @@ class SwitchSet {
   std::vector<signed char> turns_;                 // of muscles: 1 where activation rises, -1 where it falls
   std::vector<signed char> directions_;            // of motors' friction
   std::vector<std::array<int, 2>> choices_;        // sensors and the contacts that they chose
+  std::vector<FlexTension> tensions_;              // of the edges of flexes' elements, note after note
   std::vector<Place> places_;                      // of contacts with friction, in the order of a noslip pass
   int notes_ = 0;
+  std::vector<FlexTension> noted_;
   std::vector<MatchedContact> matched_;
   std::vector<signed char> forces_;
   bool on_onset_ = false;

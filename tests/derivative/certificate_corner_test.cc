@@ -1,6 +1,7 @@
 // Corners of the step in the state: where a switch is, and that the slopes of the step to both sides tell the same.
 #include <costate/certificate.h>
 #include <costate/derivative.h>
+#include <costate/derivative_check.h>
 #include <costate/model.h>
 #include <costate/state.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/convergence.h"
 #include "support/engine_test.h"
 #include "support/find_switch.h"
 
@@ -28,7 +30,7 @@ struct Quotients {
 Quotients StepQuotients(const mjModel* model, const mjData* data, int column) {
   constexpr double kNudge = 1e-7;
   const ModelPtr converged = CopyModel(model);
-  converged->opt.tolerance = 0;
+  converged->opt.tolerance = LeastTolerance(model);
   converged->opt.iterations = 200;
   const mjModel* m = converged.get();
   const VectorXd x = GetState(m, data);
@@ -113,6 +115,130 @@ TEST_F(CertificateCornerTest, ATendonAtRestJumpsUnderTheDiscreteIntegrator) {
       EXPECT_EQ(Find(certificate, "spring of cord", "pulls") != nullptr, rests) << q;
       EXPECT_EQ(StepQuotients(model.get(), data.get(), 0).jump() > 1e-3, rests) << q;
     }
+  }
+}
+
+// (H4) The discrete integrator's metric has the tension of a flex' edge where it pulls alone: a corner where it is none,
+// as at the rest pose, once the ends of the edge move apart.
+class FlexTensionTest : public CertificateCornerTest {
+ protected:
+  static ModelPtr Flex(const std::string& integrator, bool solid) {
+    const std::string shape = solid ? R"(dim="3" dof="full" count="2 2 2")" : R"(dim="2" count="3 2 1")";
+    const std::string shell = solid ? "" : R"(thickness="5e-3" elastic2d="both")";
+    return LoadModelFromString("<mujoco><option timestep='.005' integrator='" + integrator +
+                               "'/><worldbody><flexcomp name='f' type='grid' " + shape +
+                               R"( spacing=".1 .1 .1" radius=".01" mass=".2" pos="0 0 .5"><elasticity young="3e4"
+      poisson=".2" damping=".01" )" +
+                               shell + R"(/><contact selfcollide="none"/></flexcomp></worldbody></mujoco>)");
+  }
+  static void Stir(const mjModel* model, double q, double v, mjData* data) {
+    mj_resetData(model, data);
+    for (int i = 0; i < model->nv; i++) {
+      data->qpos[i] += q * std::sin(1 + 2.3 * i);
+      data->qvel[i] += v * std::cos(2 + 1.7 * i);
+    }
+    mj_forward(model, data);
+  }
+  static const Switch* Tension(const Certificate& certificate) {
+    for (const Switch& s : certificate.switches) {
+      if (s.name.starts_with("tension of f, edge ")) return &s;
+    }
+    return nullptr;
+  }
+  static double LargestJump(const mjModel* model, const mjData* data) {
+    double largest = 0;
+    for (int column = 0; column < model->nv; column++)
+      largest = std::max(largest, StepQuotients(model, data, column).jump());
+    return largest;
+  }
+};
+
+TEST_F(FlexTensionTest, IsACornerAtTheRestPoseOfAFlexThatMoves) {
+  for (const bool solid : {true, false}) {
+    SCOPED_TRACE(solid);
+    const ModelPtr model = Flex("discrete", solid);
+    const DataPtr data = MakeData(model.get());
+    Stir(model.get(), 0, 0.2, data.get());
+    const Certificate moving = Certify(model.get(), data.get());
+    EXPECT_EQ(moving.label, Smoothness::kModeCrossing);
+    ASSERT_NE(Tension(moving), nullptr);
+    EXPECT_EQ(Tension(moving)->distance, 0);
+    EXPECT_EQ(Tension(moving)->unit, "m");
+    EXPECT_EQ(Tension(moving)->state, "rests");
+    EXPECT_GT(LargestJump(model.get(), data.get()), 0.1);
+    const ReferenceDerivative reference = Reference(model.get(), data.get(), {.sizes = 4});
+    const auto& rough = reference.nonsmooth_column;
+    EXPECT_TRUE(std::all_of(rough.begin(), rough.begin() + model->nv, [](bool column) { return column; }));
+    EXPECT_EQ(std::count(rough.begin() + model->nv, rough.end(), true), 0);
+    EXPECT_STREQ(reference.switched[0].c_str(), "tensions of flexes");
+
+    // its force alone has no corner
+    const ModelPtr euler = Flex("Euler", solid);
+    Stir(euler.get(), 0, 0.2, data.get());
+    EXPECT_EQ(Certify(euler.get(), data.get()).label, Smoothness::kSmooth);
+    EXPECT_LT(LargestJump(euler.get(), data.get()), 1e-2);
+  }
+}
+
+TEST_F(FlexTensionTest, IsNoCornerOfAFlexThatFalls) {
+  const ModelPtr model = Flex("discrete", true);
+  const DataPtr data = MakeData(model.get());
+  Stir(model.get(), 0, 0, data.get());
+  const Certificate falling = Certify(model.get(), data.get());
+  EXPECT_EQ(falling.label, Smoothness::kSmooth);
+  EXPECT_EQ(Tension(falling), nullptr);
+  EXPECT_LT(LargestJump(model.get(), data.get()), 1e-3);
+}
+
+TEST_F(FlexTensionTest, LeavesADeformedFlexSmooth) {
+  constexpr double kWrong = 1e-7;  // of the largest entry, beside three error bars
+  for (const bool solid : {true, false}) {
+    SCOPED_TRACE(solid);
+    const ModelPtr model = Flex("discrete", solid);
+    const DataPtr data = MakeData(model.get());
+    Stir(model.get(), 0.01, 0.2, data.get());
+    const Certificate deformed = Certify(model.get(), data.get());
+    EXPECT_EQ(deformed.label, Smoothness::kSmooth);
+    ASSERT_NE(Tension(deformed), nullptr);
+    EXPECT_GT(Tension(deformed)->distance, 1e-6);
+    const StepDerivative value = Linearize(model.get(), data.get());
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    const double scale = value.A.cwiseAbs().maxCoeff();
+    int seen = 0;
+    for (int column = 0; column < value.A.cols(); column++) {
+      if (reference.nonsmooth_column[static_cast<std::size_t>(column)]) continue;
+      seen++;
+      const auto off = (value.A - reference.value.A).col(column).array().abs();
+      EXPECT_LT((off - 3 * reference.A_error.col(column).array()).maxCoeff(), kWrong * scale) << column;
+    }
+    EXPECT_GT(seen, 3 * model->nv / 2);
+  }
+}
+
+// As far as every edge has to go, at least: no farther than they have gone in an even strain, and as far as that is large.
+TEST_F(FlexTensionTest, IsAsFarAsEdgesHaveToChange) {
+  constexpr double kLongest = 0.18, kStrain = 1.3;  // edge [m], length of what the strain makes of a unit vector
+  Eigen::Matrix3d strain;
+  strain << 1, .3, .2, .3, .5, .4, .2, .4, -.7;
+  const ModelPtr model = Flex("discrete", true);
+  const DataPtr data = MakeData(model.get());
+  double first = 0;
+  for (const double size : {1e-3, 1e-4, 1e-7}) {
+    SCOPED_TRACE(size);
+    Stir(model.get(), 0, 0.2, data.get());
+    for (int v = 0; v < model->nflexvert; v++) {
+      const int dof = model->body_dofadr[model->flex_vertbodyid[v]];
+      Eigen::Map<Eigen::Vector3d>(data->qpos + dof) +=
+          size * strain * Eigen::Map<const Eigen::Vector3d>(data->flexvert_xpos + 3 * v);
+    }
+    mj_forward(model.get(), data.get());
+    const Certificate certificate = Certify(model.get(), data.get());
+    const Switch* tension = Tension(certificate);
+    ASSERT_NE(tension, nullptr);
+    if (first == 0) first = tension->distance / size;
+    EXPECT_LT(tension->distance, size * kStrain * kLongest);
+    EXPECT_NEAR(tension->distance / size, first, 0.02 * first);
+    EXPECT_EQ(certificate.label, tension->distance > 1e-6 ? Smoothness::kSmooth : Smoothness::kModeCrossing);
   }
 }
 

@@ -142,5 +142,25 @@ TEST_F(SwitchSetTest, AStepThatMovesAPlasticSpringIsNoneThatLeavesIt) {
   EXPECT_EQ(Differing(at(0.01), at(0.3)), "plastic yielding");
 }
 
+// (H4) an edge of a flex that pulls is another one than one that pushes, where its ends move apart
+TEST_F(SwitchSetTest, TensionsOfFlexesAreSwitchesUnderTheDiscreteIntegrator) {
+  for (const std::string integrator : {"discrete", "Euler"}) {
+    const ModelPtr model = LoadModelFromString("<mujoco><option gravity='0 0 0' integrator='" + integrator + R"('/>
+      <worldbody><flexcomp name="f" type="grid" dim="2" count="2 2 1" spacing=".1 .1 .1" radius=".01" mass=".2">
+        <elasticity young="1e4" poisson=".2" thickness="5e-3" elastic2d="stretch"/><contact selfcollide="none"/></flexcomp>
+      </worldbody></mujoco>)");
+    const auto at = [&](double longer, double velocity) {
+      return SwitchesAt(model.get(), [&](mjData* d) {
+        for (int i = 0; i < model->nv; i++) d->qvel[i] = velocity * i;
+        d->qpos[0] -= longer;  // its corner
+      });
+    };
+    const std::string expected = integrator == "discrete" ? "tensions of flexes" : "";
+    EXPECT_EQ(Differing(at(1e-3, 0.1), at(2e-3, 0.1)), "");
+    EXPECT_EQ(Differing(at(1e-3, 0.1), at(-1e-3, 0.1)), expected);
+    EXPECT_EQ(Differing(at(1e-3, 0.1), at(0, 0)), "");
+  }
+}
+
 }  // namespace
 }  // namespace costate
