@@ -22,11 +22,14 @@ struct CurvatureProduct {
   std::vector<int>
       one_sided;  ///< Hessian: knots where a switch lies within the nudge; there it is that of the point's side
   std::vector<int> left_out;  ///< Hessian: knots whose step's own curvature is not in it, as no two nudges gave the
-                              ///< same: switches are nearer than each on both sides, or the step's derivative is noise
+                              ///< same: switches are nearer than each on both sides, or the step's derivative is noise;
+                              ///< or not that by parameters, as slopes have a corner at their values
   double theta_step =
       0;  ///< Hessian by parameters: the products were differenced along theta_step · d.theta, and half of it
-  double theta_error =
-      0;  ///< how far the half step was from the extrapolated value, relative: an upper estimate of its error
+  /// How far those two were apart: an upper estimate of the error of what was extrapolated from them. Relative to the
+  /// part of what is pulled back where that is most: states and controls, each parameter for itself; parts that are
+  /// noise do not count. Infinite where a parameter of d.theta has no second derivative at some knot, see left_out.
+  double theta_error = 0;
 };
 
 /// L(x0 ⊕ dx0, U + dU) = L + g·d + ½ dᵀ H d + …, about one trajectory: H d and its Gauss–Newton part, by a tangent
@@ -69,12 +72,12 @@ class Curvature {
   ///
   /// With parameters also their part, Σ_t (∂/∂θ of the pull-back at fixed costate), which has no closed form: centred
   /// differences of the exact pull-backs of models at θ ± theta_step d.theta and half of that, extrapolated (one-sided
-  /// where bounds are near); step and estimated error come with the product. Parameters in closed form leave 1e-8,
-  /// those that the pull-back itself differences 1e-5.
+  /// where bounds are near, at half the steps where the two are far apart); step and estimated error come with the
+  /// product. Parameters in closed form leave 1e-8, those that the pull-back itself differences 1e-5.
   ///
   /// @throws as GaussNewton; Error{kInvalidArgument} when d.theta leaves the parameters' bounds both ways.
   /// Cost: N JVPs and 3 to 5 N VJPs, up to 4 N more where curvature is weak beside slopes; 5 to 9 N where terms are
-  /// differenced, 17 N beside switches; with parameters N Linearize and up to 15 N VJPs. Source:
+  /// differenced, 17 N beside switches; with parameters N Linearize and up to 17 N VJPs. Source:
   /// plugin/rollout/README.md, "Tangent and curvature".
   void Hessian(const RolloutDirection& d, CurvatureProduct* out);
 

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
+#include <utility>
 
 #include "rollout/check_trajectory.h"
 #include "rollout/direction.h"
@@ -17,6 +20,9 @@ namespace {
 
 constexpr double kParameterNudges =
     4;  // of Parameter::nudge: differences of products that are differences by it themselves
+// of a part of what is pulled back: changes over a step that are no noise, of closed forms and of what is differenced
+constexpr double kTells = 1e-8, kDifferencedTells = 1e-6;
+constexpr double kApart = 0.1;  // of the quotient at half the step: by more than this a third step has to tell
 
 }  // namespace
 
@@ -44,6 +50,14 @@ struct Curvature::Impl {
   bool PushAll(const RolloutDirection& d, RolloutStatus* status);
   bool BendAll(const RolloutDirection& d, CurvatureProduct* out);
   bool BendParameters(const RolloutDirection& d, CurvatureProduct* out);
+  bool ParameterQuotient(const RolloutDirection& d, double step, bool centred, MatrixXd* quotient,
+                         CurvatureProduct* out);
+  template <typename F>
+  void ForParts(F f) const;
+  bool AnyApart(const MatrixXd* near, double step) const;
+  bool IsApart(const MatrixXd* near, double step, int t, Eigen::Index first, Eigen::Index rows) const;
+  std::vector<int> Corners(const MatrixXd* near, int count, double step, ConstVectorRef theta) const;
+  double LargestError(const MatrixXd& apart, const MatrixXd& limit, double step) const;
   bool PullMoved(ConstVectorRef theta, MatrixXd* pulled, CurvatureProduct* out);
   bool AnyFailed(const std::vector<StepStatus>& failed, CurvatureProduct* out) const;
   void Multiply(const RolloutDirection& d, bool bend, CurvatureProduct* out);
@@ -65,10 +79,12 @@ struct Curvature::Impl {
   RolloutDirection gradient;
   MatrixXd lambda, slope_x, sigma;      // λ_t, ∂l_t/∂x, ∂l_t/∂s: one knot a column
   MatrixXd pulled, pulled_theta;        // (Aᵀλ + Cᵀσ; Bᵀλ + Dᵀσ), Pᵀλ + Psᵀσ
+  std::vector<std::vector<char>> open;  // of each knot, the parameters without derivative
   std::unique_ptr<ParameterSet> moved;  // the parameters elsewhere, and products of its model
   std::vector<std::unique_ptr<KnotProducts>> moved_products;
 
   // a product
+  MatrixXd all_pulled;                // `pulled` above `pulled_theta`
   MatrixXd dX, dS, bent, bent_theta;  // bent: derivative of `pulled` along the direction at fixed λ and σ
 };
 
@@ -101,6 +117,7 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
   c.sigma.setZero(c.sensors ? c.dims.ns : 0, N + 1);
   c.pulled.setZero(c.dims.ndx + c.dims.nu, N + 1);
   c.pulled_theta.setZero(c.Parameters(), N + 1);
+  c.open.assign(static_cast<std::size_t>(N) + 1, {});
   c.moved_products.clear();
   c.moved.reset();
 
@@ -123,6 +140,7 @@ RolloutStatus Curvature::SetPoint(const Trajectory& trajectory, const Loss& loss
     c.lambda.col(t) = back.x + slope.x;
     c.gradient.theta += back.theta;
     c.pulled_theta.col(t) = back.theta;
+    c.open[static_cast<std::size_t>(t)] = products->open();
     if (t == N) continue;
     c.pulled.col(t).tail(c.dims.nu) = back.u;
     c.gradient.U.col(t) = back.u + slope.u;
@@ -226,6 +244,74 @@ bool Curvature::Impl::PullMoved(ConstVectorRef theta, MatrixXd* all, CurvaturePr
   return !AnyFailed(failed, out);
 }
 
+// f(first, rows) for the parts of what is pulled back at a knot: states and controls, each parameter
+template <typename F>
+void Curvature::Impl::ForParts(F f) const {
+  const Eigen::Index rows = pulled.rows();
+  f(Eigen::Index{0}, rows);
+  for (int k = 0; k < Parameters(); k++) f(rows + k, Eigen::Index{1});
+}
+
+// one quotient along dθ, at (x, u, λ, σ) as they are
+bool Curvature::Impl::ParameterQuotient(const RolloutDirection& d, double step, bool centred, MatrixXd* quotient,
+                                        CurvatureProduct* out) {
+  const VectorXd theta = options.parameters->Get();
+  MatrixXd other = all_pulled;
+  if (!PullMoved(theta + step * d.theta, quotient, out)) return false;
+  if (centred && !PullMoved(theta - step * d.theta, &other, out)) return false;
+  *quotient = (*quotient - other) / (centred ? 2 * step : step);
+  return true;
+}
+
+// Where a slope jumps at θ, quotients grow with 1/step: each is twice the one before, whatever the step is. A third one
+// tells them from quotients of long steps, which get nearer.
+bool Curvature::Impl::AnyApart(const MatrixXd* near, double step) const {
+  bool any = false;
+  for (int t = 0; t <= N(); t++) {
+    ForParts([&](Eigen::Index first, Eigen::Index rows) { any = any || IsApart(near, step, t, first, rows); });
+  }
+  return any;
+}
+
+bool Curvature::Impl::IsApart(const MatrixXd* near, double step, int t, Eigen::Index first, Eigen::Index rows) const {
+  const double apart = (near[1] - near[0]).col(t).segment(first, rows).norm();
+  const double tells = theta_differenced ? kDifferencedTells : kTells;
+  return step * apart > tells * all_pulled.col(t).segment(first, rows).norm() &&
+         apart > kApart * near[1].col(t).segment(first, rows).norm();
+}
+
+// knots at which some part of three quotients grows, or a parameter of the direction has no first derivative
+std::vector<int> Curvature::Impl::Corners(const MatrixXd* near, int count, double step, ConstVectorRef theta) const {
+  std::vector<int> corners;
+  for (int t = 0; t <= N(); t++) {
+    bool corner = false;
+    ForParts([&](Eigen::Index first, Eigen::Index rows) {
+      if (corner || count < 3 || !IsApart(near, step, t, first, rows)) return;
+      const auto apart = [&](int k) { return (near[k] - near[k - 1]).col(t).segment(first, rows).norm(); };
+      corner = apart(2) > apart(1);
+    });
+    const std::vector<char>& without = open[static_cast<std::size_t>(t)];
+    for (std::size_t k = 0; k < without.size(); k++) {
+      corner = corner || (without[k] && theta[static_cast<Eigen::Index>(k)] != 0);
+    }
+    if (corner) corners.push_back(t);
+  }
+  return corners;
+}
+
+// of the part that is furthest from its own size over all knots, where that is more than noise
+double Curvature::Impl::LargestError(const MatrixXd& apart, const MatrixXd& limit, double step) const {
+  const double tells = theta_differenced ? kDifferencedTells : kTells;
+  double largest = 0;
+  ForParts([&](Eigen::Index first, Eigen::Index rows) {
+    const double error = apart.middleRows(first, rows).norm();
+    const double size = limit.middleRows(first, rows).norm();
+    if (step * std::max(size, error) <= tells * all_pulled.middleRows(first, rows).norm()) return;
+    largest = std::max(largest, error / size);
+  });
+  return largest;
+}
+
 // (7) along dθ: differences at h and h/2, extrapolated; within the bounds, hence on one side where they are near
 bool Curvature::Impl::BendParameters(const RolloutDirection& d, CurvatureProduct* out) {
   const VectorXd theta = options.parameters ? options.parameters->Get() : VectorXd();
@@ -241,17 +327,26 @@ bool Curvature::Impl::BendParameters(const RolloutDirection& d, CurvatureProduct
   const bool up = inside(h), down = inside(-h), centred = up && down;
   if (!up && !down) throw Error(ErrorCode::kInvalidArgument, "the direction leaves the parameters' bounds both ways");
   const double side = up ? h : -h;
-  MatrixXd near[2], f[2], center(pulled.rows() + pulled_theta.rows(), pulled.cols());
-  center << pulled, pulled_theta;
-  for (int k = 0; k < 2; k++) {
-    const double step = k ? side / 2 : side;
-    if (!PullMoved(theta + step * d.theta, &f[0], out)) return false;
-    if (centred && !PullMoved(theta - step * d.theta, &f[1], out)) return false;
-    near[k] = centred ? MatrixXd((f[0] - f[1]) / (2 * step)) : MatrixXd((f[0] - center) / step);
+  all_pulled.resize(pulled.rows() + pulled_theta.rows(), pulled.cols());
+  all_pulled << pulled, pulled_theta;
+  MatrixXd near[3];
+  int count = 0;
+  while (count < 2 || (count < 3 && AnyApart(near, h / 2))) {
+    if (!ParameterQuotient(d, std::ldexp(side, -count), centred, &near[count], out)) return false;
+    count++;
   }
-  const MatrixXd limit = centred ? MatrixXd((4 * near[1] - near[0]) / 3) : MatrixXd(2 * near[1] - near[0]);
-  out->theta_step = std::abs(side);
-  out->theta_error = (limit - near[1]).norm() / std::max(limit.norm(), 1e-300);
+  const MatrixXd apart = near[count - 1] - near[count - 2];
+  MatrixXd limit = near[count - 1] + apart / (centred ? 3 : 1);
+
+  // no second derivative at a corner
+  const std::vector<int> corners = Corners(near, count, h / 2, d.theta);
+  for (int t : corners) limit.col(t).setZero();
+  std::vector<int> left_out;
+  std::set_union(out->left_out.begin(), out->left_out.end(), corners.begin(), corners.end(),
+                 std::back_inserter(left_out));
+  out->left_out = std::move(left_out);
+  out->theta_step = std::ldexp(h, 2 - count);
+  out->theta_error = corners.empty() ? LargestError(apart, limit, h / 2) : std::numeric_limits<double>::infinity();
   bent += limit.topRows(bent.rows());
   bent_theta += limit.bottomRows(bent_theta.rows());
   return true;

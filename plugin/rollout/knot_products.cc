@@ -26,6 +26,10 @@ bool KnotProducts::Take(StepStatus status, const Coverage& coverage) {
   status_ = status;
   for (const TermCoverage& term : coverage.terms) {
     if (term.level > Level::kAnalytic) differenced_[term.term.starts_with("parameter")] = true;
+    if (!term.reason.starts_with("no derivative")) continue;
+    for (int k = 0; k < static_cast<int>(open_.size()); ++k) {
+      if (term.term == "parameter " + (*parameters_)[k].name) open_[static_cast<std::size_t>(k)] = 1;
+    }
   }
   if (coverage_.terms.empty() || coverage.Worst() > coverage_.Worst()) coverage_ = coverage;
   return status == StepStatus::kOk;
@@ -53,6 +57,7 @@ bool KnotProducts::Push(const KnotPoint& at, const KnotDirections& d, MatrixXd* 
 }
 
 bool KnotProducts::Pull(const KnotPoint& at, ConstVectorRef lambda, ConstVectorRef sigma, KnotCovector* out) {
+  open_.assign(static_cast<std::size_t>(parameters_ ? parameters_->size() : 0), 0);
   const bool sensors = !sigma.isZero(0);
   if (at.last && !sensors) {
     out->x.setZero(dims_.ndx);

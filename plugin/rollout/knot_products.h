@@ -5,6 +5,7 @@
 #include <costate/derivative.h>
 
 #include <memory>
+#include <vector>
 
 namespace costate {
 
@@ -45,6 +46,8 @@ class KnotProducts {
   }
   /// Since then, was any term of the dynamics differenced, or any parameter?
   bool differenced(bool parameters) const { return differenced_[parameters]; }
+  /// Had the last derivative a parameter without one, a corner of the step at its value? By number.
+  const std::vector<char>& open() const { return open_; }
 
  private:
   Linearizer* Get(bool sensors, ConstVectorRef moving);
@@ -63,6 +66,7 @@ class KnotProducts {
   StepStatus status_ = StepStatus::kOk;
   Coverage coverage_;
   bool differenced_[2] = {false, false};  // dynamics, parameters
+  std::vector<char> open_;
 };
 
 }  // namespace costate

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 namespace costate {
 namespace {
@@ -201,6 +202,57 @@ TEST(TangentParameter, HessianKeepsToTheBounds) {
   EXPECT_LT((up.product.theta + down.product.theta).norm(), 1e-5 * up.product.theta.norm());
   d.theta << 0.01, -0.02;
   EXPECT_THROW(curvature.Hessian(d, &down), Error);
+}
+
+// Under the discrete integrator a quadratic damper that pushes is left out of the metric, and so slopes have a corner
+// where it is none: differences at two sizes would always be extrapolated to a value a seventh from the nearer one.
+TEST(TangentParameter, HessianHasNoValueByAParameterAtACorner) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".005" integrator="discrete"/><worldbody>
+    <body pos="0 0 1"><joint name="h" axis="0 1 0" armature=".01"/><geom type="capsule" size=".03" fromto="0 0 0 .3 0 0"/>
+    </body></worldbody></mujoco>)");
+  ParameterSet set(model.get(), {"joint:h/dampingpoly[0]", "joint:h/armature"});
+  constexpr int kKnots = 5;
+  const VectorXd context = GetContext(model.get(), MakeData(model.get()).get()), x0 = Eigen::Vector2d(0.1, 2);
+  const MatrixXd U(0, kKnots);
+  const Square loss(model.get());
+  const auto hessian = [&](const Eigen::Vector2d& direction, CurvatureProduct* product) {
+    Trajectory trajectory;
+    Simulator simulator(set.model(), context, 1, 1);
+    ASSERT_TRUE(simulator.Rollout(x0, U, &trajectory).ok());
+    Curvature curvature(set.model(), context);
+    ASSERT_TRUE(curvature.SetPoint(trajectory, loss, {.parameters = &set}).ok());
+    curvature.Hessian({VectorXd::Zero(2), U, direction}, product);
+    ASSERT_TRUE(product->status.ok());
+  };
+  CurvatureProduct at_corner, along_armature;
+  hessian({1e-3, 0}, &at_corner);
+  EXPECT_TRUE(std::isinf(at_corner.theta_error));
+  EXPECT_EQ(at_corner.left_out, (std::vector<int>{0, 1, 2, 3, 4}));
+  hessian({0, 1e-3}, &along_armature);
+  EXPECT_LT(along_armature.theta_error, 1e-3);
+  EXPECT_TRUE(along_armature.left_out.empty());
+
+  // beside it, within the first step alone
+  const VectorXd values = set.Get();
+  const double beside = 0.6 * 2 * at_corner.theta_step * 1e-3;
+  for (const double value : {beside, -beside}) {
+    SCOPED_TRACE(value);
+    set.Set(Eigen::Vector2d(value, values[1]));
+    CurvatureProduct product;
+    hessian({1e-3, 0}, &product);
+    EXPECT_TRUE(product.left_out.empty());
+    EXPECT_LT(product.theta_error, 1e-2);
+    VectorXd side[2];
+    for (const int k : {0, 1}) {
+      set.Set(Eigen::Vector2d(value * (k ? 0.5 : 1.5), values[1]));
+      RolloutGradient g;
+      Adjoint(set.model(), context).Gradient(x0, U, loss, {.parameters = &set}, &g);
+      side[k] = g.theta;
+    }
+    const VectorXd reference = (side[0] - side[1]) / value * 1e-3;
+    EXPECT_LT((product.product.theta - reference).norm(), 1e-3 * reference.norm());
+    set.Set(values);
+  }
 }
 
 }  // namespace
