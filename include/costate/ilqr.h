@@ -30,7 +30,8 @@ struct IlqrOptions {
   int iterations = 200;
   double tolerance = 1e-6;  ///< stop when the relative cost decrease stays below it
   /// Larger than tolerance: decreases below it end the solve, too, where the model promises much more (kStalled): it
-  /// creeps, as along a kink. For a solve that others go on from; iLQR alone.
+  /// creeps, as along a kink. For a solve that others go on from. Of multiple shooting, where the larger of both counts:
+  /// eight iterations that together take no more than that off the cost.
   double stall_tolerance = 0;
   double gradient_tolerance =
       1e-7;  ///< stop when max |Qu| over free controls is below it, relative to cost_unit + |cost|

@@ -208,7 +208,10 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
       options.regularization_sweep = options_.regularization_sweep;
       options.line_search_steps = options_.line_search_steps;
     }
-    if (shoots) options.type = SolverType::kFddp;
+    if (shoots) {
+      options.type = SolverType::kFddp;
+      options.stall_tolerance = hopping_.tolerance;
+    }
     options.threads = threads;
     options.iterations = shoots ? options_.iterations : plain || leads ? longest : most;
     options.tolerance = plain || shoots ? options_.tolerance : tolerance;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/lap.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/take_knot.h"
@@ -80,7 +81,8 @@ SolveResult Fddp::Resume(int iterations, double tolerance, const IterationCallba
   result_.initial_cost = now_.cost;
   filter_.Clear();
   linearized_ = false;
-  floor_ = 0;
+  floor_ = gained_ = 0;
+  slow_ = 0;
   expected_ = std::numeric_limits<double>::infinity();
   Remember();
   return Solve(callback);
@@ -107,6 +109,8 @@ void Fddp::Loop(const IterationCallback& callback) {
     double alpha = 0;
     Clock::time_point start = Clock::now();
     if (mode_ == Mode::kBarrier) AdaptBarrier();
+    const Mode mode = mode_;
+    const double mu = barrier_.mu(), objective = now_.Gaps() > 0 ? kInf : Objective(now_.trajectory, before);
     if (mode_ == Mode::kBarrier && TryPolish(&record)) {
       alpha = 1;
     } else {
@@ -135,6 +139,7 @@ void Fddp::Loop(const IterationCallback& callback) {
         floor_ = kShiftGrowth * std::max({floor_, last_shift_, kFirstShift});
       }
     }
+    Judge(mode, mu, objective);
     record.step = alpha;
     record.cost = now_.cost;
     Eigen::Index gap_knot = 0;
@@ -155,9 +160,31 @@ void Fddp::Loop(const IterationCallback& callback) {
                              "regularization {:g}, gradient norm {:.3g}",
                              i, now_.cost, shift_, record.gradient_norm));
     }
+    if (alpha > 0 && Creeps()) return;
   }
   End(SolveStatus::kIterationLimit,
       fmt::format("reached the limit of {} iterations at cost {:.6g}", options_.iterations, now_.cost));
+}
+
+// another barrier, or gaps, begin anew
+void Fddp::Judge(Mode mode, double mu, double objective) {
+  const double gain = objective - Objective(now_.trajectory, now_.cost);
+  const bool comparable = mode_ == mode && barrier_.mu() == mu && std::isfinite(gain);
+  gained_ = comparable ? gained_ + gain : 0;
+  const double enough = std::max(options_.tolerance, options_.stall_tolerance) * std::abs(now_.cost);
+  slow_ = comparable && gained_ < enough ? slow_ + 1 : 0;
+  if (slow_ == 0) gained_ = 0;
+}
+
+// Steps that gain nothing still lower the regularization behind those that fail: no end by its size. A barrier's problem
+// that gains nothing more is left for the next one.
+bool Fddp::Creeps() {
+  if (slow_ < kStalledIterations || (mode_ == Mode::kBarrier && ShrinkBarrier())) return false;
+  End(SolveStatus::kStalled,
+      fmt::format(
+          "stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself together",
+          result_.iterations.size(), slow_, now_.cost, std::max(options_.tolerance, options_.stall_tolerance)));
+  return true;
 }
 
 bool Fddp::Converged(const IterationRecord& record) {

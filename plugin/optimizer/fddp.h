@@ -42,6 +42,7 @@ class Fddp {
   static constexpr double kFirstShift = 1e-4, kShiftGrowth = 8;  // of the Hessian where it is indefinite
   static constexpr double kPolishRatio =
       0.3;  // of their promise: what steps without barrier keep, else the barrier is back
+  static constexpr int kStalledIterations = 8;  // that gain less than a tolerance together
 
   enum class Mode {
     kPlain,  // no bound matters
@@ -68,6 +69,9 @@ class Fddp {
   bool LeavesBounds() const;
   bool StartBarrier();
   void AdaptBarrier();
+  bool ShrinkBarrier();
+  void Judge(Mode mode, double mu, double objective);
+  bool Creeps();
   bool Converged(const IterationRecord& record);
   double Search(int steps);
   bool TryPolish(IterationRecord* record);
@@ -110,6 +114,8 @@ class Fddp {
   MatrixXd dx_, du_;
   double shift_ = 0, last_shift_ = 0, floor_ = 0;                          // in units of the cost
   double alpha_ = 0, expected_ = std::numeric_limits<double>::infinity();  // of the last step
+  int slow_ = 0;                                                           // iterations that together …
+  double gained_ = 0;  // … took no more than this off the objective
   Policy policy_;
   MatrixXd lower_, upper_;
   std::vector<Trajectory> candidates_;  // one a thread

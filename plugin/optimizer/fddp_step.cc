@@ -56,6 +56,18 @@ bool Fddp::StartBarrier() {
   return true;
 }
 
+// false: it is as small as it gets
+bool Fddp::ShrinkBarrier() {
+  const double least =
+      kBarrierShare * options_.tolerance * std::max(std::abs(now_.cost), 1e-12 * unit_) / barrier_.bounds();
+  if (barrier_.mu() <= least) return false;
+  barrier_.Shrink(least);
+  filter_.Clear();
+  slow_ = 0;
+  gained_ = 0;
+  return true;
+}
+
 // once its problem is solved to a few mu, the barrier shrinks
 void Fddp::AdaptBarrier() {
   if (alpha_ == 0) return;
@@ -67,12 +79,8 @@ void Fddp::AdaptBarrier() {
     if (t == 0) continue;
     error = std::max(error, (knot.lx + knot.A.transpose() * lambda_.col(t + 1) - lambda_.col(t)).cwiseAbs().maxCoeff());
   }
-  const double least =
-      kBarrierShare * options_.tolerance * std::max(std::abs(now_.cost), 1e-12 * unit_) / barrier_.bounds();
-  while (barrier_.mu() > least &&
-         std::max(error, barrier_.Error(now_.trajectory.U, slope)) < kBarrierAccuracy * barrier_.mu()) {
-    barrier_.Shrink(least);
-    filter_.Clear();
+  while (std::max(error, barrier_.Error(now_.trajectory.U, slope)) < kBarrierAccuracy * barrier_.mu() &&
+         ShrinkBarrier()) {
   }
 }
 

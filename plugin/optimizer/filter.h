@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_FILTER_H_
 #define COSTATE_OPTIMIZER_FILTER_H_
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -22,7 +23,8 @@ class Filter {
     for (const Point& p : points_) {
       if (to.gaps >= (1 - kMargin) * p.gaps && to.objective >= p.objective - kMargin * p.gaps) return false;
     }
-    if (IsForObjective(from, slope, alpha)) return to.objective <= from.objective + ratio_ * alpha * slope;
+    if (IsForObjective(from, slope, alpha))
+      return to.objective <= from.objective + ratio_ * alpha * std::min(slope, 0.0);
     return to.gaps <= (1 - kMargin) * from.gaps || to.objective <= from.objective - kMargin * from.gaps;
   }
 

@@ -511,6 +511,11 @@ TEST_F(BasinHopping, EndsASolveThatCreeps) {
   EXPECT_LT(part.iterations.size(), whole.iterations.size());
   EXPECT_LT(part.cost, whole.cost * (1 + 1e-2));
 
+  // multiple shooting: not by the size of regularization, which steps that gain nothing lower again
+  const SolveResult shot = SolveFddp(kink.ToProblem(), {}, kink.U_guess, kink.solver);
+  EXPECT_EQ(shot.status, SolveStatus::kStalled) << shot.message;
+  EXPECT_NE(shot.message.find("of itself together"), std::string::npos) << shot.message;
+
   const Task well = WellTask("");
   const SolveResult plain = SolveIlqr(well.ToProblem(), well.U_guess, well.solver);
   const SolveResult same = SolveIlqr(well.ToProblem(), well.U_guess, creeping);
