@@ -24,11 +24,13 @@ struct BasinHoppingOptions {
   /// slope at its guess, with the iterations it leaves.
   /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
   /// Where the guess's controls are constant, the first round has one solve more, from periodic controls about
-  /// them (SamplingOptions::periodic, 10 rounds of 64 samples): gaits, from standing; neither within constraints nor
-  /// from a free start.
+  /// them (SamplingOptions::periodic, 10 rounds of 64 samples, or the best of 32 waves along chains of driven joints):
+  /// gaits, from standing; neither within constraints nor from a free start.
   /// Where the best motion costs more than 0.9 of the guess then, further rounds follow, up to three times `rounds` in
   /// all and as long as that is so or the last one has led on; not within constraints. The first of them begins at
   /// sampled controls (SampleControls) where terms of a tenth of the cost or more have no slope at all.
+  /// They follow, too, and on top of the iterations, as long as the last round has gained more than a hundredth and all
+  /// have no more than twice the iterations of the first `rounds`.
   bool after_stall = false;
   /// With after_stall, by iLQR and where anything may touch: that one solve is the one that leads after so many
   /// iterations of five side by side, of which the worse two end halfway; but where their linear-quadratic problems

@@ -34,8 +34,10 @@ constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
                              {0.3, RegularizationRule::kStep},
                              {0.03, RegularizationRule::kStep}};
 
-// behind a stall, as long as hardly anything is gained: so many times the rounds
-constexpr int kMoreRounds = 3;
+// behind a stall, as long as hardly anything is gained, or by the last round so much of the cost: so many times the
+// rounds, the latter within so many times the iterations
+constexpr int kMoreRounds = 3, kMoreIterations = 2;
+constexpr double kMuch = 0.01;
 
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
 
@@ -238,16 +240,23 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
                          .origin = origin};
   if (round > 0 && !done.last) LookForCheaper(results);
   if (halfway_ > 0 && best > 0 && results[0].status != SolveStatus::kDiverged) plain_ = std::move(results[0].state);
+  const double cost = out_.result.cost;
   done.better = Take(&results[best], &done);
+  gained_ = done.better ? cost - out_.result.cost : 0;
   if (done.better) shot_ = origin == RoundOrigin::kShooting;
   if (round > 0 || !hopping_.after_stall) return Tell(done);
   first_ = done;
 }
 
-// behind all rounds of kicks: nothing is found yet, or the last of those that follow then has led on
+// the last round leads on by much, and all have not taken twice as long yet
+bool BasinHopping::LeadsOn() const {
+  return gained_ > kMuch * std::abs(out_.result.cost) && static_cast<int>(iterations_.size()) < enough_;
+}
+
+// behind all rounds of kicks: nothing is found yet, or the last one, or of those that follow then any, has led on
 bool BasinHopping::IsWorthAnother() const {
   if (!hopping_.after_stall || IsConstrained()) return false;
-  return HasHardlyGained(out_.result) || (rounds_ > hopping_.rounds && out_.rounds.back().better);
+  return LeadsOn() || HasHardlyGained(out_.result) || (rounds_ > hopping_.rounds && out_.rounds.back().better);
 }
 
 void BasinHopping::Tell(const BasinHoppingRound& done) {
@@ -340,7 +349,11 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       if (round == 1) std::ranges::move(Around(), std::back_inserter(beginnings));
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
-    if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) ++rounds_;
+    if (round == hopping_.rounds) enough_ = kMoreIterations * static_cast<int>(iterations_.size());
+    if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) {
+      ++rounds_;
+      if (LeadsOn()) further_ += hopping_.iterations;
+    }
   }
   const bool all = round > rounds_;
   if (moves && Left() > 0 && !interrupted_ && finish) {

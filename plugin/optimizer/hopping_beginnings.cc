@@ -2,12 +2,15 @@
 // hopping".
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numbers>
 #include <utility>
 
 #include "core/collision_filter.h"
 #include "optimizer/control_limits.h"
 #include "optimizer/free_start.h"
 #include "optimizer/hopping_rounds.h"
+#include "optimizer/line_search.h"
 
 namespace costate {
 namespace {
@@ -19,12 +22,44 @@ constexpr double kSampledLess = 0.99;  // in terms of the best: sampled controls
 // periodic controls: rounds of samples, and how far they spread at first
 constexpr int kPeriodicRounds = 10;
 constexpr double kPeriodicSize = 0.2;
+// travelling waves: how many frequencies, turns from one driven joint of a chain to the next, in terms of kicks
+constexpr int kWaveFrequencies = 4;
+constexpr double kWaveLags[] = {1.0 / 6, -1.0 / 6, 1.0 / 4, -1.0 / 4}, kWaveSizes[] = {1, 0.3};
 // in half control ranges: controls that stay, but for what holds a body that settles
 constexpr double kConstant = 0.01;
 
 constexpr double kHinders = 0.1;  // of the cost: what a motion through obstacles is to gain
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
+
+// how many driven joints each control's has above it, on bodies of their own; of controls elsewhere 0
+VectorXd ChainPlaces(const mjModel* m) {
+  std::vector<int> bodies(static_cast<std::size_t>(m->nu), 0);
+  std::vector<char> driven(static_cast<std::size_t>(m->nbody));
+  for (int i = 0; i < m->nactuator; ++i) {
+    const int type = m->actuator_trntype[i];
+    int joint = m->actuator_trnid[2 * i];
+    if (type == mjTRN_TENDON) {
+      const int wrap = m->tendon_adr[joint];
+      if (m->wrap_type[wrap] != mjWRAP_JOINT) continue;
+      joint = m->wrap_objid[wrap];
+    } else if (type != mjTRN_JOINT && type != mjTRN_JOINTINPARENT) {
+      continue;
+    }
+    const int body = m->jnt_bodyid[joint];
+    driven[static_cast<std::size_t>(body)] = 1;
+    for (int k = 0; k < m->actuator_ctrlnum[i]; ++k)
+      bodies[static_cast<std::size_t>(m->actuator_ctrladr[i] + k)] = body;
+  }
+  VectorXd places = VectorXd::Zero(m->nu);
+  for (int i = 0; i < m->nu; ++i) {
+    for (int body = bodies[static_cast<std::size_t>(i)]; body > 0;) {
+      body = m->body_parentid[body];
+      places[i] += driven[static_cast<std::size_t>(body)];
+    }
+  }
+  return places;
+}
 
 }  // namespace
 
@@ -96,8 +131,42 @@ std::optional<Guess> BasinHopping::Periodic(int round) {
   SamplingResult sampled =
       Sample(problem_, constant_,
              {.iterations = kPeriodicRounds, .periodic = true, .exploration = kPeriodicSize, .seed = seed});
+  if (round == 1 && !interrupted_) TryWaves(&sampled);
   if (!(sampled.cost < sampled.initial_cost)) return std::nullopt;
   return Guess{{}, std::move(sampled.U)};
+}
+
+// Waves that travel along chains of driven joints, as bodies swim: the best, where it costs less than what was found.
+void BasinHopping::TryWaves(SamplingResult* found) const {
+  const VectorXd places = ChainPlaces(problem_.model), unit = KickUnits(problem_);
+  if (places.maxCoeff() == 0) return;
+  Simulator simulator(problem_.model, problem_.context, problem_.substeps, options_.threads);
+  const double dt = simulator.knot_time();
+  const FrequencyRange range = PeriodicRange(problem_.N * dt, dt);
+  constexpr int kLags = std::size(kWaveLags), kSizes = std::size(kWaveSizes);
+  const auto wave = [&](int i) {
+    const double frequency =
+                     range.low * std::pow(range.high / range.low, (i % kWaveFrequencies + 0.5) / kWaveFrequencies),
+                 lag = kWaveLags[i / kWaveFrequencies % kLags], size = kWaveSizes[i / kWaveFrequencies / kLags];
+    MatrixXd U = constant_;
+    for (Eigen::Index t = 0; t < U.cols(); ++t) {
+      const double turns = frequency * static_cast<double>(t) * dt, grown = std::min(1.0, 2 * turns) * size;
+      U.col(t) += grown * unit.cwiseProduct((2 * std::numbers::pi * (turns - lag * places.array())).sin().matrix());
+    }
+    return WithinLimits(problem_, U);
+  };
+  VectorXd costs(kWaveFrequencies * kLags * kSizes);
+  std::vector<Trajectory> motions(static_cast<std::size_t>(simulator.threads()));
+  simulator.ParallelFor(static_cast<int>(costs.size()), [&](int i, int worker) {
+    Trajectory& motion = motions[static_cast<std::size_t>(worker)];
+    const RolloutStatus status = simulator.Rollout(problem_.x0, wave(i), &motion, worker);
+    costs[i] = RolloutCost(problem_, motion, status, dt);
+  });
+  Eigen::Index best = 0;
+  const double least = costs.minCoeff(&best);
+  if (!(least < found->cost)) return;
+  found->cost = least;
+  found->U = wave(static_cast<int>(best));
 }
 
 // Where nothing touches at first, or at last, multiple shooting often finds another minimum.

@@ -71,12 +71,14 @@ class BasinHopping {
   SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
   std::optional<Guess> Periodic(int round);
+  void TryWaves(SamplingResult* found) const;
   std::vector<Beginning> Touching() const;
   std::vector<Beginning> Around();
   bool MayShoot(bool last) const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;
   bool IsMissed() const;
+  bool LeadsOn() const;
   bool IsWorthAnother() const;
   bool IsMuchCheaper(const SolveResult& result) const;
   bool MayGoBack();
@@ -110,6 +112,8 @@ class BasinHopping {
   BasinHoppingRound first_;
   BasinHoppingResult out_;            // without the iterations
   std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
+  double gained_ = 0;                 // by the last round
+  int enough_ = 0;                    // iterations: behind them no round follows for that
 };
 
 }  // namespace costate
