@@ -1,5 +1,6 @@
 // Beyond the nearest minimum: the deeper of two wells is found, whoever solves; what is told is what is returned.
 #include <costate/basin_hopping.h>
+#include <costate/fddp.h>
 #include <costate/solve_task.h>
 #include <gtest/gtest.h>
 
@@ -539,7 +540,7 @@ TEST_F(BasinHopping, EndsASolveThatCreeps) {
   EXPECT_LT(part.cost, whole.cost * (1 + 1e-2));
 
   // multiple shooting: not by the size of regularization, which steps that gain nothing lower again
-  const SolveResult shot = SolveFddp(kink.ToProblem(), {}, kink.U_guess, kink.solver);
+  const SolveResult shot = SolveFddp(kink.ToProblem(), MatrixXd(), kink.U_guess, kink.solver);
   EXPECT_EQ(shot.status, SolveStatus::kStalled) << shot.message;
   EXPECT_NE(shot.message.find("of itself together"), std::string::npos) << shot.message;
 
