@@ -26,6 +26,9 @@ ConstrainedLq::ConstrainedLq(const mjModel* model, const Cost& cost, const Const
   const Dims dims(model);
   rows_.resize(static_cast<std::size_t>((N + 1) * constraints.size()));
   base_.resize(static_cast<std::size_t>(N) + 1);
+  across_knots_.reserve(static_cast<std::size_t>(N) + 1);
+  for (VectorXd* memory : {&across_x_, &across_moved_}) memory->setZero(dims.ndx);
+  across_u_.setZero(dims.nu);
   dX_.setZero(dims.ndx, N + 1);
   dU_.setZero(dims.nu, N);
   scaled_.assign(static_cast<std::size_t>(constraints.size()), 0);
@@ -269,13 +272,16 @@ bool ConstrainedLq::Recur(LqProblem* lq, double regularization, bool from_predic
 double ConstrainedLq::CurvatureAcross(const LqProblem& lq, const RiccatiResult& riccati, int t, const Rows& rows,
                                       Eigen::Index k) {
   double inverse = 0;
-  VectorXd p = VectorXd::Zero(dX_.rows()), g = VectorXd::Zero(dU_.rows());
+  VectorXd &p = across_x_, &g = across_u_;
+  p.setZero(dX_.rows());
+  g.setZero(dU_.rows());
   p.head(rows.J.cols()) = rows.J.row(k);
   for (int s = t; s >= 0; --s) {
     if (s < t) {
       const LqKnot& knot = lq.knots[static_cast<std::size_t>(s)];
       g.noalias() = knot.B.transpose() * p;
-      p = knot.A.transpose() * p;
+      across_moved_.noalias() = knot.A.transpose() * p;
+      p.swap(across_moved_);
     } else if (rows.Ju.cols() > 0) {
       g = rows.Ju.row(k);
     }
@@ -291,9 +297,12 @@ void ConstrainedLq::ScalePenalties(const LqProblem& lq, double regularization, R
   bool solved = false;
   for (int i = 0; i < constraints_.size(); ++i) {
     if (scaled_[static_cast<std::size_t>(i)]) continue;
-    std::vector<int> knots;
+    // where anything moves it: distances beyond their cutoff stay as they are
+    std::vector<int>& knots = across_knots_;
+    knots.clear();
     for (int t = 0; t <= N_; ++t) {
-      if (At(t, i).holds) knots.push_back(t);
+      const Rows& rows = At(t, i);
+      if (rows.holds && !(rows.J.isZero(0) && rows.Ju.isZero(0))) knots.push_back(t);
     }
     if (knots.empty()) continue;
     for (const double mu : {0.0, regularization}) {

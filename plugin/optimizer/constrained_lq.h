@@ -85,8 +85,10 @@ class ConstrainedLq final : public Cost {
   std::vector<Base> base_;      // N + 1
   MatrixXd dX_, dU_;            // the predicted motion
   VectorXd largest_multiplier_, residual_, lxx_dx_, luu_du_, du_;
-  bool bounds_changed_ = false;   // by the last prediction
-  std::vector<char> scaled_;      // of each constraint, whether its penalty is chosen
+  bool bounds_changed_ = false;    // by the last prediction
+  std::vector<char> scaled_;       // of each constraint, whether its penalty is chosen
+  std::vector<int> across_knots_;  // memory of that choice
+  VectorXd across_x_, across_u_, across_moved_;
   std::vector<MatrixXd> lambda_;  // before Refine
   bool exact_ = false;
 };
