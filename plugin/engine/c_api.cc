@@ -37,7 +37,6 @@ class Cache {
     std::size_t n = 0;
     while (n < kept_.size() && !kept_[n].Serves(wanted_, level, sensors)) n++;
     if (n == kept_.size()) {
-      RefuseTwoEngines();
       if (n == kMost) kept_.pop_back();
       LinearizeOptions options;
       options.level = static_cast<Level>(level);
@@ -120,6 +119,8 @@ void Write(const VectorXd& vector, mjtNum* out) {
 // the linearizer for m, with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be
 // in use
 Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, Sensors sensors) {
+  static thread_local const bool one_engine = (RefuseTwoEngines(), true);  // asked again where it throws
+  (void)one_engine;
   RefuseNull(m, "m");
   RefuseNull(d, "d");
   if (level < 0 || level > 3) {

@@ -4,10 +4,13 @@
 #include <costate/policy.h>
 #include <costate/residual.h>
 #include <costate/solve_task.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -543,6 +546,26 @@ TEST(CResidual, SaysWhatIsWrong) {
   EXPECT_NE(costate_register_residual(nullptr, 1, 0, ResidualValue, nullptr, nullptr, error, sizeof error), 0);
   EXPECT_NE(costate_register_residual("a", 1, 8, ResidualValue, nullptr, nullptr, error, sizeof error), 0);
   EXPECT_NE(std::string(error).find("reads is 8"), std::string::npos) << error;
+}
+
+// as where Python has loaded another version: what looks like a model is not one
+TEST_F(CApiTest, RefusesASecondEngine) {
+  const auto refused = [this] {
+    Dl_info own{};
+    dladdr(dlsym(RTLD_DEFAULT, "frexp"), &own);  // any library will do: its name tells
+    const support::TemporaryFolder folder;
+    const std::string other = folder.File("libmujoco.so.9");
+    std::filesystem::copy_file(own.dli_fname, other);
+    if (!dlopen(other.c_str(), RTLD_NOW | RTLD_LOCAL)) return false;
+    bool said = false;
+    std::thread([&] {  // a thread looks once
+      const int failed = Transition(0);
+      said = failed && std::string(error_).find("two MuJoCo engines are loaded: " + other) != std::string::npos;
+    })
+        .join();
+    return said;
+  };
+  EXPECT_EXIT(std::_Exit(refused() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
