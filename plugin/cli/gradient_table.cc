@@ -53,16 +53,13 @@ std::vector<Plot> GradientPlots(const std::string& file, const RolloutGradient& 
                .logarithmic = (h.costate.array() > 0).any(),
                .every = every,
                .x = 1};
-  Plot factors{.file = "growth.png",
-               .table = file,
-               .title = "Growth of the costate a step",
-               .x_label = "time (s)",
-               .y_label = "factor",
-               .columns = {growth},
-               .labels = {"growth"},
-               .logarithmic = (h.growth.array() > 0).any(),
-               .every = every,
-               .x = 1};
+  Plot factors = costate;
+  factors.file = "growth.png";
+  factors.title = "Growth of the costate a step";
+  factors.y_label = "factor";
+  factors.columns = {growth};
+  factors.labels = {"growth"};
+  factors.logarithmic = (h.growth.array() > 0).any();
   if (h.spectral_radius.size() > 0) {
     factors.columns.push_back(spectral);
     factors.labels.push_back("spectral radius of A");

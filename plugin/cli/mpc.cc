@@ -317,11 +317,11 @@ int RunMpcCommand(const MpcArguments& arguments) {
   record.metric = "running cost of the task at each control interval of the closed loop";
   record.settings = MpcSettings(task, simulation, result);
   record.tables = {{"events.csv", EventsTable(result)}, {"latency.csv", LatencyTable(result)}};
+  record.substeps = result.substeps;
+  record.context = result.context;
   if (plant) {
     record.settings["planned_model"] = task.model_file;
     record.model_file = arguments.plant;
-    record.substeps = result.substeps;
-    record.context = result.context;
   }
   if (task.mpc.budget > 0) record.latency_budget = task.mpc.budget;
   if (result.plans > 0) record.latency_used = result.Latency(1);

@@ -45,30 +45,29 @@ ModelPtr LoadPlant(const Task& task, const std::string& model_file) {
 void CheckPlant(const Task& task, const MpcSimulation& simulation) {
   const mjModel *model = task.model.get(), *plant = simulation.plant;
   if (!plant) return;
-  const auto refuse = [&](const std::string& what) {
+  const auto refuse = [&](const std::string& its, const std::string& planned) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("MPC: the simulated robot '{}' has {}, the planned one '{}' ", ModelName(plant),
-                            what.substr(0, what.find('|')), ModelName(model)) +
-                    what.substr(what.find('|') + 1));
+                fmt::format("MPC: the simulated robot '{}' has {}, the planned one '{}' has {}", ModelName(plant), its,
+                            ModelName(model), planned));
   };
   const auto same_names = [&](const char* kind, std::vector<std::string> (*names)(const mjModel*)) {
-    const std::vector<std::string> mine = names(model), its = names(plant);
-    if (mine.size() != its.size()) refuse(fmt::format("{} {}|has {}", its.size(), kind, mine.size()));
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      if (mine[i] != its[i]) refuse(fmt::format("{} in place {} of its {}|has {}", its[i], i, kind, mine[i]));
+    const std::vector<std::string> planned = names(model), its = names(plant);
+    if (its.size() != planned.size()) refuse(fmt::format("{} {}", its.size(), kind), fmt::format("{}", planned.size()));
+    for (std::size_t i = 0; i < planned.size(); ++i) {
+      if (its[i] != planned[i]) refuse(fmt::format("{} in place {} of its {}", its[i], i, kind), planned[i]);
     }
   };
   same_names("states", StateNames);
   same_names("controls", ControlNames);
   same_names("sensors", SensorNames);
-  const int moving = mj_stateSize(model, kMovingSignature), its = mj_stateSize(plant, kMovingSignature);
-  if (its != moving)
-    refuse(fmt::format("{} numbers that a step hands on beside the state (delays, plugins, plasticity)|has {}", its,
-                       moving));
+  const int planned = mj_stateSize(model, kMovingSignature), its = mj_stateSize(plant, kMovingSignature);
+  if (its != planned)
+    refuse(fmt::format("{} numbers that a step hands on beside the state (delays, plugins, plasticity)", its),
+           fmt::format("{}", planned));
   const double steps = ControlTime(task) / plant->opt.timestep;
   if (std::round(steps) < 1 || std::abs(steps - std::round(steps)) > kWhole)
-    refuse(fmt::format("a time step of {:g} s|a control interval of {:g} s, no multiple of it", plant->opt.timestep,
-                       ControlTime(task)));
+    refuse(fmt::format("a time step of {:g} s", plant->opt.timestep),
+           fmt::format("a control interval of {:g} s, no multiple of it", ControlTime(task)));
 }
 
 MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)
