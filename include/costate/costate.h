@@ -33,6 +33,7 @@
 #include <costate/resume.h>
 #include <costate/rollout.h>
 #include <costate/sampling.h>
+#include <costate/slope_check.h>
 #include <costate/smooth_contact.h>
 #include <costate/solve.h>
 #include <costate/solve_task.h>

@@ -136,6 +136,11 @@ const mjModel* costate_task_model(const costate_task* task);
 int costate_task_intervals(const costate_task* task);
 int costate_task_substeps(const costate_task* task);
 
+/* Do the slopes that the task's costs and constraints state fit their values? Asks what residuals of one's own say,
+   costate_residual_jacobian: each slope at each knot of the guess's motion against differences (costate/slope_check.h).
+   Returns 0 where all fit; otherwise nonzero and the worst of them, a line each, in error. */
+int costate_check_slopes(costate_task* task, char* error, int error_sz);
+
 /* How a task is solved; zeros leave what the task says. */
 typedef struct {
   int iterations; /* at most */

@@ -1,6 +1,7 @@
 // The C interface to policies and tasks. Nothing throws or prints past it.
 #include <costate/costate_c.h>
 #include <costate/policy.h>
+#include <costate/slope_check.h>
 #include <costate/solve_task.h>
 #include <costate/state.h>
 
@@ -151,6 +152,14 @@ const mjModel* costate_task_model(const costate_task* task) { return task ? task
 int costate_task_intervals(const costate_task* task) { return task ? task->task.N : 0; }
 
 int costate_task_substeps(const costate_task* task) { return task ? task->task.substeps : 0; }
+
+int costate_check_slopes(costate_task* task, char* error, int error_sz) {
+  return costate::CallFromC(error, error_sz, [&] {
+    costate::RefuseNull(task, "task");
+    const costate::SlopeCheck check = costate::CheckSlopes(task->task.ToProblem(), task->task.U_guess);
+    if (!check.agrees()) throw costate::Error(costate::ErrorCode::kInvalidArgument, check.Text());
+  });
+}
 
 int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result,
                        mjtNum* X, mjtNum* U, mjtNum* K, char* error, int error_sz) {

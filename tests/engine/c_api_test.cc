@@ -301,6 +301,41 @@ TEST(CResidual, IsACostOfATaskWithItsJacobianOrDifferenced) {
   EXPECT_LT((expansion[0].lux - expansion[1].lux).cwiseAbs().maxCoeff(), 1e-9);
 }
 
+TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
+  static double factor = 2;
+  const auto wrong = [](void* user, const costate_residual_input* in, mjtNum* by_measured, mjtNum* by_x, mjtNum* by_u) {
+    if (in->u) ResidualSlopes(user, in, by_measured, by_x, by_u);
+    if (in->t == 3) by_x[4 + 1] *= 1.01;
+  };
+  const support::TemporaryFolder folder;
+  folder.Write("two.xml",
+               "<mujoco><worldbody><body><joint name='a' type='slide'/><joint name='b' type='slide' axis='1 0 "
+               "0'/><geom size='.1'/></body></worldbody><actuator><motor name='push' joint='a'/></actuator>"
+               "<keyframe><key name='off' qpos='0.3 0.2' qvel='0.1 0.4' ctrl='0.5'/></keyframe></mujoco>");
+  char error[400];
+  const auto check = [&](costate_residual_jacobian jacobian) {
+    EXPECT_EQ(costate_register_residual("c pair", 2, COSTATE_READS_STATE | COSTATE_READS_CONTROL, ResidualValue,
+                                        jacobian, &factor, error, sizeof error),
+              0);
+    costate_task* task =
+        costate_load_task(folder
+                              .Write("t.xml",
+                                     "<task model='two.xml' horizon='0.01'><start key='off'/><measure name='v' "
+                                     "qvel='a'/><cost callback='c pair' reads='v'/></task>")
+                              .c_str(),
+                          error, sizeof error);
+    EXPECT_NE(task, nullptr) << error;
+    const int code = costate_check_slopes(task, error, sizeof error);
+    costate_delete_task(task);
+    return code;
+  };
+  EXPECT_EQ(check(ResidualSlopes), 0) << error;
+  EXPECT_NE(check(wrong), 0);
+  EXPECT_NE(std::string(error).find("lx by qpos[b] at knot 3: "), std::string::npos) << error;
+  EXPECT_NE(costate_check_slopes(nullptr, error, sizeof error), 0);
+  EXPECT_STREQ(error, "task is NULL");
+}
+
 // ---- policies and tasks ---------------------------------------------------------------------------------------------
 
 // a law with sensors and a reference that changes, at random weights; its file, and a state to play it at

@@ -4,7 +4,12 @@
 
 #include <costate/task.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "support/temporary_folder.h"
 
@@ -19,6 +24,19 @@ inline std::string ZooTask(const std::string& elements, const std::string& attri
 inline Task LoadZooTask(const std::string& elements, const std::string& attributes = "horizon=\"0.1\"") {
   const TemporaryFolder folder;
   return LoadTask(folder.Write("zoo.task.xml", ZooTask(elements, attributes)));
+}
+
+/// All task files below a folder, in alphabetical order.
+inline std::vector<std::string> TaskFiles(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".xml") continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (text.find("<task ") != std::string::npos) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace costate::support

@@ -1,0 +1,362 @@
+#include <costate/model.h>
+#include <costate/slope_check.h>
+#include <costate/state.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "optimizer/checked_constraint.h"
+#include "optimizer/loss_check.h"
+#include "optimizer/solver_checks.h"
+
+namespace costate {
+namespace {
+
+using Values = std::function<VectorXd(const KnotView&)>;
+
+// how sensors depend on x and u; empty: they do not
+struct SensorMap {
+  MatrixXd C, D;
+};
+
+// any numbers, the same each time
+MatrixXd Dense(Eigen::Index rows, Eigen::Index cols, double phase) {
+  return MatrixXd::NullaryExpr(
+      rows, cols, [phase](auto i, auto k) { return std::cos(phase + 1.7 * static_cast<double>(i) + 0.9 * k * k); });
+}
+
+// One knot whose inputs are nudged. `sizes`: of the values along the motion, one an entry.
+class NudgedKnot {
+ public:
+  NudgedKnot(const mjModel* model, const KnotView& knot, const SensorMap& map, const VectorXd& sizes)
+      : model_(model), knot_(knot), map_(map), sizes_(sizes) {}
+
+  VectorXd ByState(const Values& f, Eigen::Index k, double h) const {
+    const VectorXd x = Retract(model_, knot_.x, h * VectorXd::Unit(2 * model_->nv + model_->na, k));
+    const VectorXd s = map_.C.size() > 0 ? VectorXd(knot_.s + h * map_.C.col(k)) : VectorXd(knot_.s);
+    return At(f, x, knot_.u, s, knot_.start);
+  }
+  VectorXd ByControl(const Values& f, Eigen::Index k, double h) const {
+    const VectorXd u = knot_.u + h * VectorXd::Unit(knot_.u.size(), k);
+    const VectorXd s = map_.D.size() > 0 ? VectorXd(knot_.s + h * map_.D.col(k)) : VectorXd(knot_.s);
+    return At(f, knot_.x, u, s, knot_.start);
+  }
+  VectorXd BySensor(const Values& f, Eigen::Index k, double h) const {
+    const VectorXd s = knot_.s + h * VectorXd::Unit(knot_.s.size(), k);
+    return At(f, knot_.x, knot_.u, s, knot_.start);
+  }
+  VectorXd ByStart(const Values& f, Eigen::Index k, double h) const {
+    const Eigen::Map<const VectorXd> start(knot_.start, knot_.x.size());
+    const VectorXd moved = Retract(model_, start, h * VectorXd::Unit(2 * model_->nv + model_->na, k));
+    return At(f, knot_.x, knot_.u, knot_.s, moved.data());
+  }
+  const KnotView& knot() const { return knot_; }
+  const VectorXd& sizes() const { return sizes_; }
+
+ private:
+  VectorXd At(const Values& f, ConstVectorRef x, ConstVectorRef u, ConstVectorRef s, const double* start) const {
+    return f({.t = knot_.t,
+              .N = knot_.N,
+              .time = knot_.time,
+              .dt = knot_.dt,
+              .x = x,
+              .u = u,
+              .s = s,
+              .shift = knot_.shift,
+              .start = start});
+  }
+
+  const mjModel* model_;
+  const KnotView& knot_;
+  const SensorMap& map_;
+  VectorXd sizes_;
+};
+
+using Nudge = VectorXd (NudgedKnot::*)(const Values&, Eigen::Index, double) const;
+
+// What one check goes through, and what it finds.
+class Comparison {
+ public:
+  explicit Comparison(const mjModel* model)
+      : model_(model), tangents_(TangentNames(model)), controls_(ControlNames(model)), sensors_(SensorNames(model)) {
+    for (const std::string& name : tangents_) starts_.push_back("start " + name);
+  }
+
+  Eigen::Index ndx() const { return static_cast<Eigen::Index>(tangents_.size()); }
+  KnotGradient ZeroGradient(const KnotView& knot) const {
+    return {VectorXd::Zero(ndx()), VectorXd::Zero(knot.u.size()), VectorXd::Zero(knot.s.size())};
+  }
+  // dense where the engine's may be: what is measured of positions knows no velocities, neither knows controls
+  SensorMap MakeSensorMap(const KnotView& knot) const {
+    SensorMap map{Dense(knot.s.size(), ndx(), 0.3), Dense(knot.s.size(), knot.u.size(), 1.1)};
+    for (int i = 0; i < model_->nsensor; i++) {
+      const int stage = model_->sensor_needstage[i];
+      if (stage == mjSTAGE_ACC) continue;
+      const auto rows = Eigen::seqN(model_->sensor_adr[i], model_->sensor_dim[i]);
+      map.C(rows, Eigen::seq((stage == mjSTAGE_POS ? 1 : 2) * model_->nv, Eigen::last)).setZero();
+      map.D(rows, Eigen::all).setZero();
+    }
+    return map;
+  }
+
+  void State(const NudgedKnot& at, const Values& f, const std::vector<std::string>& slopes, ConstMatrixRef stated) {
+    Compare(at, &NudgedKnot::ByState, f, slopes, tangents_, 1, stated);
+  }
+  void Start(const NudgedKnot& at, const Values& f, const std::vector<std::string>& slopes, ConstMatrixRef stated) {
+    Compare(at, &NudgedKnot::ByStart, f, slopes, starts_, 1, stated);
+  }
+  void Control(const NudgedKnot& at, const Values& f, const std::vector<std::string>& slopes, ConstMatrixRef stated) {
+    if (at.knot().u.size() == 0) return;
+    Compare(at, &NudgedKnot::ByControl, f, slopes, controls_, std::max(1.0, at.knot().u.cwiseAbs().maxCoeff()), stated);
+  }
+  void Sensor(const NudgedKnot& at, const Values& f, const std::vector<std::string>& slopes, ConstMatrixRef stated) {
+    if (at.knot().s.size() == 0) return;
+    Compare(at, &NudgedKnot::BySensor, f, slopes, sensors_, std::max(1.0, at.knot().s.cwiseAbs().maxCoeff()), stated);
+  }
+
+  SlopeCheck Finish() {
+    std::stable_sort(check_.wrong.begin(), check_.wrong.end(), [](const SlopeMismatch& a, const SlopeMismatch& b) {
+      return !(a.relative <= b.relative) && (a.relative > b.relative || std::isnan(a.relative));
+    });
+    return std::move(check_);
+  }
+
+ private:
+  // `stated`, an entry of f a row, an input a column
+  void Compare(const NudgedKnot& at, Nudge nudge, const Values& f, const std::vector<std::string>& slopes,
+               const std::vector<std::string>& inputs, double scale, ConstMatrixRef stated) {
+    const Eigen::Index rows = static_cast<Eigen::Index>(slopes.size()), cols = static_cast<Eigen::Index>(inputs.size());
+    if (stated.rows() != rows || stated.cols() != cols) {
+      throw Error(ErrorCode::kDimensionMismatch,
+                  fmt::format("{} at knot {}: slopes are {} x {}, expected {} x {}", slopes.front(), at.knot().t,
+                              stated.rows(), stated.cols(), rows, cols));
+    }
+    // each nudge once for all entries
+    std::vector<std::map<double, VectorXd>> values(inputs.size());
+    const auto value = [&](Eigen::Index k, double h) -> const VectorXd& {
+      auto& known = values[static_cast<std::size_t>(k)];
+      const auto found = known.find(h);
+      return found != known.end() ? found->second : known.emplace(h, (at.*nudge)(f, k, h)).first->second;
+    };
+    const double h = kCrude * scale;
+    VectorXd largest = stated.cwiseAbs().rowwise().maxCoeff();
+    largest = largest.cwiseMax(at.sizes() * (kLeast / scale));
+    for (Eigen::Index k = 0; k < cols; k++)
+      largest = largest.cwiseMax((value(k, h) - value(k, -h)).cwiseAbs() / (2 * h));
+    for (Eigen::Index i = 0; i < rows; i++) {
+      for (Eigen::Index k = 0; k < cols; k++) {
+        LossCheckEntry entry;
+        entry.adjoint = stated(i, k);
+        BestDifference([&](double step) { return value(k, step)[i]; }, scale, largest[i], {}, &entry);
+        Count(entry, slopes[static_cast<std::size_t>(i)], inputs[static_cast<std::size_t>(k)], at.knot().t);
+      }
+    }
+  }
+
+  void Count(const LossCheckEntry& entry, const std::string& slope, const std::string& input, int t) {
+    const bool wrong = entry.verdict == LossCheckEntry::Verdict::kWrong || !std::isfinite(entry.adjoint);
+    (wrong || entry.verdict == LossCheckEntry::Verdict::kAgrees ? check_.judged : check_.rough)++;
+    if (!wrong) return;
+    check_.wrong.push_back({.slope = slope,
+                            .input = input,
+                            .t = t,
+                            .stated = entry.adjoint,
+                            .difference = entry.difference,
+                            .error_bar = entry.error_bar,
+                            .relative = entry.relative});
+  }
+
+  static constexpr double kCrude = 1e-4;  // one of BestDifference's steps
+  static constexpr double kLeast = 1e-6;  // of a value: what all slopes are compared with where they are smaller
+  const mjModel* model_;
+  std::vector<std::string> tangents_, controls_, sensors_, starts_;
+  SlopeCheck check_;
+};
+
+// of what Expand and Jacobian are given, rows that are not marked are not computed
+MatrixXd Marked(const MatrixXd& sensors, const std::vector<char>& read) {
+  MatrixXd marked = sensors;
+  for (Eigen::Index i = 0; i < marked.rows(); i++) {
+    if (!read[static_cast<std::size_t>(i)]) marked.row(i).setZero();
+  }
+  return marked;
+}
+
+// Runs a gradient that a class need not have; false where it has none.
+bool HasSlopes(const std::function<void()>& slopes) {
+  try {
+    slopes();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnsupported) return false;
+    throw;
+  }
+  return true;
+}
+
+// max_t |l_t|
+VectorXd SizeOf(const Loss& loss, const Trajectory& motion, double dt) {
+  double size = 0;
+  for (int t = 0; t <= motion.N(); t++) size = std::max(size, std::abs(loss.Value(ViewKnot(motion, t, dt))));
+  return VectorXd::Constant(1, size);
+}
+
+void CompareGradient(const mjModel* model, const Loss& loss, const KnotView& knot, const VectorXd& size,
+                     Comparison* comparison) {
+  KnotGradient stated = comparison->ZeroGradient(knot);
+  if (!HasSlopes([&] { loss.Gradient(knot, &stated); })) return;
+  const SensorMap alone;
+  const NudgedKnot at(model, knot, alone, size);
+  const Values l = [&](const KnotView& moved) { return VectorXd::Constant(1, loss.Value(moved)); };
+  comparison->State(at, l, {"Gradient by x"}, stated.x.transpose());
+  comparison->Control(at, l, {"Gradient by u"}, stated.u.transpose());
+  comparison->Sensor(at, l, {"Gradient by s"}, stated.s.transpose());
+}
+
+void CompareExpansion(const mjModel* model, const Cost& cost, const KnotView& knot, const VectorXd& size,
+                      Comparison* comparison) {
+  const bool senses = cost.NeedsSensors(), last = knot.t == knot.N;
+  SensorMap map;
+  std::vector<char> read(static_cast<std::size_t>(knot.s.size()), 0);
+  if (senses) {
+    map = comparison->MakeSensorMap(knot);
+    cost.MarkSensors(&read);
+  }
+  CostExpansion stated;
+  cost.Expand(knot, Marked(map.C, read), Marked(map.D, read), &stated);
+  const NudgedKnot at(model, knot, map, size);
+  const Values l = [&](const KnotView& moved) { return VectorXd::Constant(1, cost.Value(moved)); };
+  comparison->State(at, l, {"lx"}, stated.lx.transpose());
+  if (!last) comparison->Control(at, l, {"lu"}, stated.lu.transpose());
+  if (!last) return;
+  if (stated.l0.size() == 0) stated.l0.setZero(comparison->ndx());
+  comparison->Start(at, l, {"l0"}, stated.l0.transpose());
+}
+
+void CompareConstraint(const mjModel* model, const Constraint& constraint, const KnotView& knot, const VectorXd& sizes,
+                       Comparison* comparison) {
+  const bool senses = constraint.NeedsSensors();
+  SensorMap map;
+  std::vector<char> read(static_cast<std::size_t>(knot.s.size()), 0);
+  if (senses) {
+    map = comparison->MakeSensorMap(knot);
+    constraint.MarkSensors(&read);
+  }
+  const auto names = [&](const char* slopes) {
+    std::vector<std::string> names;
+    for (const std::string& component : constraint.info().components)
+      names.push_back(fmt::format("constraint '{}': {}, of '{}'", constraint.info().name, slopes, component));
+    return names;
+  };
+  const Values c = [&](const KnotView& moved) {
+    VectorXd value;
+    ConstraintValue(constraint, moved, &value);
+    return value;
+  };
+
+  // columns that are left out are zero
+  MatrixXd J, Ju;
+  const NudgedKnot carried(model, knot, map, sizes);
+  ConstraintJacobian(constraint, knot, Marked(map.C, read), Marked(map.D, read), comparison->ndx(), &J, &Ju);
+  const auto whole = [&](const MatrixXd& part, Eigen::Index cols) {
+    MatrixXd all = MatrixXd::Zero(constraint.size(), cols);
+    all.leftCols(part.cols()) = part;
+    return all;
+  };
+  comparison->State(carried, c, names("J"), whole(J, comparison->ndx()));
+  if (knot.t < knot.N) comparison->Control(carried, c, names("Ju"), whole(Ju, knot.u.size()));
+  if (knot.t == knot.N) {
+    MatrixXd J0 = MatrixXd::Zero(constraint.size(), comparison->ndx());
+    if (constraint.ReadsStart()) ConstraintStartJacobian(constraint, knot, comparison->ndx(), &J0);
+    comparison->Start(carried, c, names("J0"), J0);
+  }
+
+  const VectorXd g = Dense(constraint.size(), 1, 0.5);
+  KnotGradient pulled = comparison->ZeroGradient(knot);
+  if (!HasSlopes([&] { PullBackConstraint(constraint, knot, g, &pulled); })) return;
+  const SensorMap alone;
+  const NudgedKnot at(model, knot, alone, VectorXd::Constant(1, g.cwiseAbs().dot(sizes)));
+  const Values gc = [&](const KnotView& moved) { return VectorXd::Constant(1, g.dot(c(moved))); };
+  const std::string name = fmt::format("constraint '{}': PullBack by ", constraint.info().name);
+  comparison->State(at, gc, {name + "x"}, pulled.x.transpose());
+  if (knot.t < knot.N) comparison->Control(at, gc, {name + "u"}, pulled.u.transpose());
+  comparison->Sensor(at, gc, {name + "s"}, pulled.s.transpose());
+}
+
+void CompareConstraint(const mjModel* model, const Constraint& constraint, const Trajectory& motion, double dt,
+                       Comparison* comparison) {
+  VectorXd sizes = VectorXd::Zero(constraint.size()), c;
+  for (int t = 0; t <= motion.N(); t++) {
+    if (!constraint.IsAt(t, motion.N())) continue;
+    ConstraintValue(constraint, ViewKnot(motion, t, dt), &c);
+    sizes = sizes.cwiseMax(c.cwiseAbs());
+  }
+  for (int t = 0; t <= motion.N(); t++) {
+    if (constraint.IsAt(t, motion.N()))
+      CompareConstraint(model, constraint, ViewKnot(motion, t, dt), sizes, comparison);
+  }
+}
+
+void CompareCost(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt, Comparison* comparison) {
+  const VectorXd size = SizeOf(cost, motion, dt);
+  for (int t = 0; t <= motion.N(); t++) {
+    CompareExpansion(model, cost, ViewKnot(motion, t, dt), size, comparison);
+    CompareGradient(model, cost, ViewKnot(motion, t, dt), size, comparison);
+  }
+}
+
+}  // namespace
+
+std::string SlopeCheck::Text(int lines) const {
+  const std::string aside = rough > 0 ? fmt::format(" ({} more are rough: nothing is said of them)", rough) : "";
+  if (wrong.empty()) return fmt::format("all {} slopes fit{}", judged, aside);
+  std::string text = fmt::format("{} of {} slopes do not fit{}, worst first:", wrong.size(), judged, aside);
+  for (const SlopeMismatch& entry : wrong) {
+    if (lines-- <= 0) return text + fmt::format("\n  …");
+    text += fmt::format("\n  {} by {} at knot {}: {:.9g} is stated, differences have {:.9g} ± {:.1e}", entry.slope,
+                        entry.input, entry.t, entry.stated, entry.difference, entry.error_bar);
+  }
+  return text;
+}
+
+SlopeCheck CheckSlopes(const mjModel* model, const Loss& loss, const Trajectory& motion, double dt) {
+  Comparison comparison(model);
+  const VectorXd size = SizeOf(loss, motion, dt);
+  for (int t = 0; t <= motion.N(); t++) CompareGradient(model, loss, ViewKnot(motion, t, dt), size, &comparison);
+  return comparison.Finish();
+}
+
+SlopeCheck CheckSlopes(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt) {
+  Comparison comparison(model);
+  CompareCost(model, cost, motion, dt, &comparison);
+  return comparison.Finish();
+}
+
+SlopeCheck CheckSlopes(const mjModel* model, const Constraint& constraint, const Trajectory& motion, double dt) {
+  Comparison comparison(model);
+  CompareConstraint(model, constraint, motion, dt, &comparison);
+  return comparison.Finish();
+}
+
+SlopeCheck CheckSlopes(const Problem& problem, ConstMatrixRef U) {
+  Problem unconstrained = problem;  // CheckProblem is that of solvers without constraints
+  unconstrained.constraints = nullptr;
+  CheckProblem(unconstrained, U);
+  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+  Trajectory motion;
+  const RolloutStatus status = simulator.Rollout(problem.x0, U, &motion);
+  if (!status.ok()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the motion under U fails at knot {}: {}", status.knot, ToString(status.status)));
+  }
+  Comparison comparison(problem.model);
+  const double dt = simulator.knot_time();
+  CompareCost(problem.model, *problem.cost, motion, dt, &comparison);
+  for (int i = 0; problem.constraints && i < problem.constraints->size(); i++)
+    CompareConstraint(problem.model, (*problem.constraints)[i], motion, dt, &comparison);
+  return comparison.Finish();
+}
+
+}  // namespace costate
