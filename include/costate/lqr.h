@@ -36,10 +36,11 @@ struct LqProblem {
   VectorXd lx;                ///< terminal gradient (ndx)
   MatrixXd lxx;               ///< terminal Hessian (ndx×ndx), symmetric
   LqStart start{};
+  VectorXd unit{};  ///< of du (nu), in which regularization counts it: Quu + mu diag(unit)⁻²; empty: 1
 };
 
 struct RiccatiOptions {
-  double regularization = 0;        ///< added to Quu: Quu + mu I (control), and to the start's Hessian; …
+  double regularization = 0;  ///< added to Quu: Quu + mu I (control; LqProblem::unit), and to the start's Hessian; …
   double regularization_state = 0;  ///< … or to Vxx inside Quu and Qux: Bᵀ(Vxx + mu I)B (state)
   bool values = true;               ///< keep Vx and Vxx of all knots; else they are left empty: a third of the memory
 };

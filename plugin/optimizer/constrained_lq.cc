@@ -147,7 +147,11 @@ void ConstrainedLq::MoveToPrediction(LqProblem* lq, double regularization) const
     knot.lx.noalias() += knot.lux.transpose() * du;
     knot.lu.noalias() += knot.luu * du;
     knot.lu.noalias() += knot.lux * dx;
-    knot.lu += regularization * du;
+    if (lq->unit.size() > 0) {
+      knot.lu += regularization * du.cwiseQuotient(lq->unit.cwiseAbs2());
+    } else {
+      knot.lu += regularization * du;
+    }
     if (knot.du_lower.size() == 0) continue;
     knot.du_lower -= du;
     knot.du_upper -= du;

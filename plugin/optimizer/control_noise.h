@@ -22,6 +22,15 @@ VectorXd HalfRanges(const Limits& limits) {
   return half.array().isFinite().select(half, 1);
 }
 
+/// In which regularization counts controls (nu): half of each control's range where they are evidently of different
+/// units, the largest range more than 30 times the least, newtons beside radians; else empty: in their own.
+inline VectorXd ControlUnits(const Problem& problem) {
+  constexpr double kMixed = 30;
+  const VectorXd half = HalfRanges(problem);
+  const bool mixed = half.size() > 0 && half.minCoeff() > 0 && half.maxCoeff() > kMixed * half.minCoeff();
+  return mixed ? half : VectorXd();
+}
+
 /// What kicks are measured by (nu): as HalfRanges, but of a servo with a limited force half of the control's way from
 /// one limit of force to the other where that is less. Farther off it only pulls harder than it can, as no motor does.
 inline VectorXd KickUnits(const Problem& problem) {

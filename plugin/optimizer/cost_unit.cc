@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optimizer/control_noise.h"
 #include "optimizer/take_knot.h"
 
 namespace costate {
@@ -18,6 +19,7 @@ double CostUnit(const LqProblem& lq) {
   SolveRiccati(lq, {.values = false}, &riccati);
   double sum = 0;
   int count = 0;
+  if (lq.unit.size() > 0) riccati.curvature = lq.unit.cwiseAbs2().asDiagonal() * riccati.curvature;
   for (const double curvature : riccati.curvature.reshaped()) {
     if (!(curvature > 0) || !std::isfinite(curvature)) continue;
     sum += std::log(curvature);
@@ -33,6 +35,7 @@ double CostUnit(const Problem& problem, const Trajectory& motion, const IlqrOpti
   SelectSensors(*problem.cost, problem.model, &derivative, &simulator);
   LqProblem lq;
   lq.knots.resize(static_cast<std::size_t>(problem.N));
+  lq.unit = ControlUnits(problem);
   bool ok = true;
   CostExpansion expansion;
   simulator.LinearizeEach(motion, derivative, [&](int t, int, StepDerivative* d) {

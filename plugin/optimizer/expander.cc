@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
 #include "optimizer/take_knot.h"
 
@@ -12,6 +13,7 @@ Expander::Expander(const Problem& problem, Simulator* simulator, const Linearize
     : problem_(problem),
       simulator_(simulator),
       derivative_(derivative),
+      unit_(ControlUnits(problem)),
       bounded_((problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any()),
       forces_(problem, simulator->threads()),
       expansions_(static_cast<std::size_t>(simulator->threads())),
@@ -21,6 +23,7 @@ Expander::Expander(const Problem& problem, Simulator* simulator, const Linearize
 
 int Expander::Expand(const Trajectory& motion, LqProblem* lq, bool limits) {
   lq->knots.resize(static_cast<std::size_t>(problem_.N));
+  lq->unit = unit_;
   if (limits) forces_.Find(motion, derivative_.sensors);
   const auto use = [&](int t, int worker, StepDerivative* derivative) {
     const auto at = static_cast<std::size_t>(t);

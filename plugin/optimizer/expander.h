@@ -29,6 +29,7 @@ class Expander {
   const Problem& problem_;
   Simulator* simulator_;
   LinearizeOptions derivative_;
+  VectorXd unit_;  // LqProblem::unit
   bool bounded_;
   ForceLimits forces_;
   std::vector<CostExpansion> expansions_;  // one a worker

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/extremes.h"
+#include "optimizer/control_noise.h"
 #include "optimizer/lap.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/take_knot.h"
@@ -52,6 +53,8 @@ Fddp::Fddp(const Problem& problem, const IlqrOptions& options)
   costs_.resize(simulator_.threads());
   failed_.resize(N_ + 1);
   lq_.knots.resize(N_);
+  lq_.unit = ControlUnits(problem);
+  control_weights_ = lq_.unit.size() > 0 ? VectorXd(lq_.unit.cwiseAbs2().cwiseInverse()) : VectorXd::Ones(dims.nu);
   lambda_.setZero(dims.ndx, N_ + 1);
   next_lambda_ = dx_ = lambda_;
   simulator_.SetDerivativeEvery(options.derivative_every);

@@ -109,6 +109,7 @@ class Fddp {
   std::vector<MatrixXd> C_, D_, hessians_;  // for second-order terms
   MatrixXd lambda_, next_lambda_;  // multipliers of the last step's problem (ndx × (N+1)); zero before the first
   MatrixXd lxx_diagonal_, luu_diagonal_, lu_;  // before barrier and shift
+  VectorXd control_weights_;                   // of a shift: LqProblem::unit⁻²
 
   Direction direction_;
   MatrixXd dx_, du_;

@@ -93,7 +93,7 @@ void Fddp::Shape(double shift) {
   for (int t = 0; t < N_; ++t) {
     LqKnot& knot = lq_.knots[t];
     knot.lxx.diagonal() = lxx_diagonal_.col(t).array() + shift * unit_;
-    knot.luu.diagonal() = luu_diagonal_.col(t).array() + shift * unit_;
+    knot.luu.diagonal() = luu_diagonal_.col(t).array() + shift * unit_ * control_weights_.array();
     knot.lu = lu_.col(t);
     for (int i = 0; barrier && i < knot.lu.size(); ++i) {
       knot.lu[i] += barrier_.Slope(now_.trajectory.U, i, t);
@@ -166,7 +166,7 @@ void Fddp::Push() {
     direction_.slope += knot.lx.dot(dx_.col(t)) + knot.lu.dot(du_.col(t));
     direction_.curvature += dx_.col(t).dot(knot.lxx * dx_.col(t)) + du_.col(t).dot(knot.luu * du_.col(t)) +
                             2 * du_.col(t).dot(knot.lux * dx_.col(t)) -
-                            shift_ * unit_ * (dx_.col(t).squaredNorm() + du_.col(t).squaredNorm());
+                            shift_ * unit_ * (dx_.col(t).squaredNorm() + du_.col(t).cwiseAbs2().dot(control_weights_));
   }
   next_lambda_.col(N_) = riccati_.Vx[N_];
   next_lambda_.col(N_).noalias() += riccati_.Vxx[N_] * dx_.col(N_);

@@ -72,6 +72,7 @@ void Check(const LqProblem& problem) {
   CheckVector("lx of the end", -1, problem.lx, ndx);
   CheckMatrix("lxx of the end", -1, problem.lxx, ndx, ndx);
   CheckStart(problem.start, ndx);
+  if (problem.unit.size() > 0) CheckVector("unit", -1, problem.unit, nu);
 }
 
 void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
@@ -94,8 +95,8 @@ void MirrorLower(MatrixXd* S) {
 }
 
 // Q expansion at one knot from V of the next
-void ActionValue(const LqKnot& knot, const VectorXd& Vx_next, const MatrixXd& Vxx_next, const RiccatiOptions& options,
-                 RiccatiScratch* s, double* expected_gap) {
+void ActionValue(const LqKnot& knot, const VectorXd& unit, const VectorXd& Vx_next, const MatrixXd& Vxx_next,
+                 const RiccatiOptions& options, RiccatiScratch* s, double* expected_gap) {
   // Vx at the linear model's own next state, which a gap displaces: Vx ← Vx + Vxx gap
   s->Vx = Vx_next;
   if (knot.gap.size() > 0) {
@@ -121,9 +122,13 @@ void ActionValue(const LqKnot& knot, const VectorXd& Vx_next, const MatrixXd& Vx
   AddTransposedProductLower(knot.B, s->VB, &s->Quu, &s->packed);
   MirrorLower(&s->Quu);
 
-  // Quu_mu = Quu + mu I + mu_state BᵀB,  Qux_mu = Qux + mu_state BᵀA
+  // Quu_mu = Quu + mu diag(unit)⁻² + mu_state BᵀB,  Qux_mu = Qux + mu_state BᵀA
   s->Quu_mu = s->Quu;
-  s->Quu_mu.diagonal().array() += options.regularization;
+  if (unit.size() > 0) {
+    s->Quu_mu.diagonal().array() += options.regularization / unit.array().square();
+  } else {
+    s->Quu_mu.diagonal().array() += options.regularization;
+  }
   s->M = s->Qux;
   if (options.regularization_state > 0) {
     s->Quu_mu.noalias() += options.regularization_state * knot.B.transpose() * knot.B;
@@ -307,7 +312,7 @@ void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, Ricca
   s.guess.setZero(out->k.rows());
   for (int t = N - 1; t >= 0; --t) {
     const LqKnot& knot = problem.knots[t];
-    ActionValue(knot, *Vx(t + 1), *Vxx(t + 1), options, &s, &out->expected_gap);
+    ActionValue(knot, problem.unit, *Vx(t + 1), *Vxx(t + 1), options, &s, &out->expected_gap);
     out->curvature.col(t) = s.Quu.diagonal();
     if (!Gains(knot, s.guess, &s, out->k.col(t), &out->K[t])) {
       out->failed_knot = t;

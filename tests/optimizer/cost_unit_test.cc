@@ -136,5 +136,55 @@ TEST_F(CostUnitTest, RefusesWhatIsNone) {
                  "cost_unit");
 }
 
+// a cart pushed by so many newtons a unit of control, its pendulum turned by a weak motor in radians' stead
+struct MixedUnits {
+  explicit MixedUnits(double newtons) {
+    model = LoadModelFromString(
+        "<mujoco><option timestep='0.05' integrator='implicitfast'/><worldbody><body><joint name='rail' type='slide' "
+        "axis='1 0 0'/><geom size='.1' mass='300'/><body><joint name='hinge' axis='0 1 0' damping='0.1'/><geom "
+        "type='capsule' size='0.02' fromto='0 0 0 0 0 -0.5' mass='1'/></body></body></worldbody><actuator><motor "
+        "joint='rail' gear='" +
+        std::to_string(newtons) + "' ctrlrange='" + std::to_string(-2000 / newtons) + " " +
+        std::to_string(2000 / newtons) + "'/><motor joint='hinge' ctrlrange='-1 1'/></actuator></mujoco>");
+    VectorXd goal = VectorXd::Zero(4);
+    goal[0] = 1;
+    goal[1] = 3;
+    const MatrixXd Q = 1e-2 * MatrixXd::Identity(4, 4);
+    MatrixXd R = 1e-2 * MatrixXd::Identity(2, 2);
+    R(0, 0) *= newtons * newtons / 4e6;
+    cost = std::make_unique<QuadraticCost>(model.get(), goal, Q, R, 1e3 * Q);
+    problem.model = model.get();
+    problem.cost = cost.get();
+    problem.x0 = VectorXd::Zero(4);
+    problem.context = GetContext(model.get(), MakeData(model.get()).get());
+    problem.N = 30;
+    ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
+  }
+  ModelPtr model;
+  std::unique_ptr<QuadraticCost> cost;
+  Problem problem;
+};
+
+// newtons or centinewtons beside a control of another unit: the same iterates
+TEST_F(CostUnitTest, ControlsOfDifferentUnitsAreCountedInTheirRanges) {
+  const MixedUnits newtons(1), few(0.01);
+  for (const bool shoots : {false, true}) {
+    const auto solve = [&](const MixedUnits& c) {
+      const IlqrOptions options = UnitOptions(1);
+      const MatrixXd U = MatrixXd::Zero(2, 30), X = c.problem.x0.replicate(1, 31);
+      return shoots ? SolveFddp(c.problem, X, U, options) : SolveIlqr(c.problem, U, options);
+    };
+    const SolveResult one = solve(newtons), other = solve(few);
+    EXPECT_EQ(one.iterations.size(), other.iterations.size());
+    EXPECT_LT(one.cost, 0.2 * one.initial_cost);
+    for (std::size_t i = 0; i < std::min(one.iterations.size(), other.iterations.size()); ++i)
+      EXPECT_NEAR(one.iterations[i].cost, other.iterations[i].cost, 1e-6 * one.iterations[i].cost) << i << shoots;
+  }
+  const auto unit = [](const MixedUnits& c) {
+    return CostUnit(c.problem, SolveIlqr(c.problem, MatrixXd::Zero(2, 30), {.iterations = 0}).trajectory, {});
+  };
+  EXPECT_NEAR(unit(newtons) / unit(few), 1, 1e-9);
+}
+
 }  // namespace
 }  // namespace costate
