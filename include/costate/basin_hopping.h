@@ -25,7 +25,8 @@ struct BasinHoppingOptions {
   /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
   /// Where the guess's controls are constant, the first round has one solve more, from periodic controls about
   /// them (SamplingOptions::periodic, 10 rounds of 64 samples, or the best of 32 waves along chains of driven joints):
-  /// gaits, from standing; neither within constraints nor from a free start.
+  /// gaits, from standing; neither within constraints nor from a free start. Where anything may touch and
+  /// motors turn joints there is another solve more, from periodic places of their joints (SamplingOptions::servos).
   /// Where the best motion costs more than 0.9 of the guess then, further rounds follow, up to three times `rounds` in
   /// all and as long as that is so or the last one has led on; not within constraints. The first of them begins at
   /// sampled controls (SampleControls) where terms of a tenth of the cost or more have no slope at all.
@@ -63,6 +64,7 @@ enum class RoundOrigin {
   kKicked,    ///< kicked controls
   kSampled,   ///< sampled controls
   kPeriodic,  ///< periodic ones
+  kServos,    ///< those of motors whose joints are pulled to periodic places
   kPlain,     ///< the solve as it is set, which had not led the race
   kTouching,  ///< led to what nothing had touched
   kDetour,    ///< led round what stands in the way

@@ -21,6 +21,7 @@ struct SamplingOptions {
   SplineOptions spline{};    ///< with knots: the spline in place of node_time's
   bool periodic = false;     ///< controls that repeat in place of splines; spreads are then in BasinHoppingOptions'
                              ///< unit of kicks
+  bool servos = false;       ///< with `periodic`: motors become servos, and where they pull their joints to repeats
   double exploration = 0.3;  ///< standard deviation at first, in half control ranges (1 without a range)
   double spread_min = 0.02;  ///< … and at least, later
   std::uint64_t seed = 1;
@@ -49,7 +50,9 @@ FrequencyRange PeriodicRange(double time, double knot_time);
 /// problem's start, that of free_start.guess where there is one.
 ///
 /// With `periodic`: u = clamp(guess + e(t) (a + b sin 2πft + c cos 2πft)) with a, b and c of each control and one
-/// frequency f for all in PeriodicRange, e = min(1, 2ft): gaits, from standing.
+/// frequency f for all in PeriodicRange, e = min(1, 2ft): gaits, from standing. With `servos`, too, what repeats is not
+/// the control of a motor on a joint but the place that it pulls the joint to, as a servo of moderate stiffness would,
+/// about that of the start: legs that no constant control keeps upright. U is what the motors then did.
 ///
 /// Each iteration draws c_i = mean + spread ∘ n_i, rolls all out in parallel, and moves mean and spread to the elites'.
 /// Sample i's numbers come from (seed, iteration, i) alone: the same bits at any thread count.

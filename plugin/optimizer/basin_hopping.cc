@@ -15,6 +15,7 @@
 #include "core/collision_filter.h"
 #include "optimizer/free_start.h"
 #include "optimizer/hopping_rounds.h"
+#include "optimizer/made_servo.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {
@@ -39,6 +40,9 @@ constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
 constexpr int kMoreRounds = 3, kMoreIterations = 2;
 constexpr double kMuch = 0.01;
 
+// in half control ranges: controls that stay, but for what holds a body that settles; what feedback holds by motors
+constexpr double kConstant = 0.01, kHeld = 0.3;
+
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
 
 }  // namespace
@@ -49,6 +53,7 @@ const char* ToString(RoundOrigin origin) {
     case RoundOrigin::kKicked: return "kicked controls";
     case RoundOrigin::kSampled: return "sampled controls";
     case RoundOrigin::kPeriodic: return "periodic controls";
+    case RoundOrigin::kServos: return "periodic places of servos";
     case RoundOrigin::kPlain: return "the plain solve";
     case RoundOrigin::kTouching: return "led to contact";
     case RoundOrigin::kDetour: return "led round what is in the way";
@@ -200,10 +205,11 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
     const auto& [guess, origin, touch, detour] = beginnings[static_cast<std::size_t>(i)];
     const bool plain = origin == RoundOrigin::kPlain,
                leads = origin == RoundOrigin::kTouching || origin == RoundOrigin::kDetour,
-               shoots = origin == RoundOrigin::kShooting;
+               shoots = origin == RoundOrigin::kShooting,
+               repeats = origin == RoundOrigin::kPeriodic || origin == RoundOrigin::kServos;
     IlqrOptions options = plain                                       ? OptionsOf(0, 0)
                           : shoots || origin == RoundOrigin::kSampled ? options_
-                          : origin == RoundOrigin::kPeriodic          ? OptionsOf(round, 0)
+                          : repeats                                   ? OptionsOf(round, 0)
                           : leads                                     ? OptionsOf(round, i % 2)
                                                                       : OptionsOf(round, i);
     if (leads) {
@@ -297,7 +303,10 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
   if (hopping_.after_stall) {
     guess_ = guess;
-    if (!guess.state && MayRepeat(guess.U, problem_)) constant_ = guess.U;
+    if (!guess.state && MayRepeat(guess.U, problem_, kConstant)) constant_ = guess.U;
+    if (!guess.state && MayRepeat(guess.U, problem_, kHeld) && CanHaveContacts(problem_.model) &&
+        !MakeServos(problem_).empty())
+      held_ = guess.U;
     SolvePlainly(guess);
     if (IsEnough()) {
       out_.result.iterations = std::move(iterations_);
@@ -338,10 +347,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       Round({{std::move(*sampled), RoundOrigin::kSampled}}, Left() - kept, tolerance, round);
     } else {
       std::vector<Beginning> beginnings = Kicked(round);
-      if (round == 1 || out_.rounds.back().origin == RoundOrigin::kPeriodic) {
-        std::optional<Guess> periodic = Periodic(round);
-        if (periodic) beginnings.push_back({std::move(*periodic), RoundOrigin::kPeriodic});
-      }
+      AddPeriodic(round, &beginnings);
       if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_))
         beginnings.push_back({{{}, plain_.U, &plain_}, RoundOrigin::kPlain});
       if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, RoundOrigin::kShooting});

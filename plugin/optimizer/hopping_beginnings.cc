@@ -25,9 +25,6 @@ constexpr double kPeriodicSize = 0.2;
 // travelling waves: how many frequencies, turns from one driven joint of a chain to the next, in terms of kicks
 constexpr int kWaveFrequencies = 4;
 constexpr double kWaveLags[] = {1.0 / 6, -1.0 / 6, 1.0 / 4, -1.0 / 4}, kWaveSizes[] = {1, 0.3};
-// in half control ranges: controls that stay, but for what holds a body that settles
-constexpr double kConstant = 0.01;
-
 constexpr double kHinders = 0.1;  // of the cost: what a motion through obstacles is to gain
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
@@ -77,12 +74,12 @@ MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) 
   return kick;
 }
 
-bool MayRepeat(const MatrixXd& U, const Problem& problem) {
+bool MayRepeat(const MatrixXd& U, const Problem& problem, double but_for) {
   const double knot_time = problem.substeps * problem.model->opt.timestep;
   const FrequencyRange frequencies = PeriodicRange(problem.N * knot_time, knot_time);
   const MatrixXd moves = (U.colwise() - U.col(0)).cwiseAbs();
   return frequencies.low < frequencies.high &&
-         ((kConstant * HalfRanges(problem)).rowwise().replicate(moves.cols()) - moves).minCoeff() >= 0;
+         ((but_for * HalfRanges(problem)).rowwise().replicate(moves.cols()) - moves).minCoeff() >= 0;
 }
 
 std::vector<Beginning> BasinHopping::Kicked(int round) const {
@@ -124,16 +121,25 @@ std::optional<Guess> BasinHopping::Sampled() {
   return Guess{{}, std::move(sampled.U)};
 }
 
-// Controls that repeat, about those of a guess that stay: gaits, which no kick of a motion that shuffles leads to.
-std::optional<Guess> BasinHopping::Periodic(int round) {
-  if (constant_.cols() == 0 || IsConstrained() || HasFreeStart(problem_) || interrupted_) return std::nullopt;
+// Controls that repeat, about those of a guess that stay: gaits, which no kick of a motion that shuffles leads to. So do
+// the places that servos pull joints to, where motors alone would fall.
+void BasinHopping::AddPeriodic(int round, std::vector<Beginning>* beginnings) {
+  if (IsConstrained() || HasFreeStart(problem_)) return;
+  const RoundOrigin led = out_.rounds.back().origin;
   const auto seed = hopping_.seed + static_cast<std::uint64_t>(round) - 1;
-  SamplingResult sampled =
-      Sample(problem_, constant_,
-             {.iterations = kPeriodicRounds, .periodic = true, .exploration = kPeriodicSize, .seed = seed});
-  if (round == 1 && !interrupted_) TryWaves(&sampled);
-  if (!(sampled.cost < sampled.initial_cost)) return std::nullopt;
-  return Guess{{}, std::move(sampled.U)};
+  for (const RoundOrigin origin : {RoundOrigin::kPeriodic, RoundOrigin::kServos}) {
+    const bool servos = origin == RoundOrigin::kServos;
+    const MatrixXd& about = servos ? held_ : constant_;
+    if (about.cols() == 0 || interrupted_ || (round > 1 && led != origin)) continue;
+    SamplingResult sampled = Sample(problem_, about,
+                                    {.iterations = kPeriodicRounds,
+                                     .periodic = true,
+                                     .servos = servos,
+                                     .exploration = kPeriodicSize,
+                                     .seed = seed});
+    if (round == 1 && !servos && !interrupted_) TryWaves(&sampled);
+    if (sampled.cost < sampled.initial_cost) beginnings->push_back({{{}, std::move(sampled.U)}, origin});
+  }
 }
 
 // Waves that travel along chains of driven joints, as bodies swim: the best, where it costs less than what was found.

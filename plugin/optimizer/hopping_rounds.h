@@ -30,8 +30,8 @@ struct Beginning {
 /// n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values.
 MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream);
 
-/// Do these controls stay, over a time that periods fit in?
-bool MayRepeat(const MatrixXd& U, const Problem& problem);
+/// Do these controls stay, but for so much of half their ranges, over a time that periods fit in?
+bool MayRepeat(const MatrixXd& U, const Problem& problem, double but_for);
 
 /// Are linear-quadratic problems of N knots not too large for some solves side by side?
 bool FitSideBySide(const mjModel* model, int N);
@@ -70,7 +70,7 @@ class BasinHopping {
   bool RecordBeside(double cost);
   SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
-  std::optional<Guess> Periodic(int round);
+  void AddPeriodic(int round, std::vector<Beginning>* beginnings);
   void TryWaves(SamplingResult* found) const;
   std::vector<Beginning> Touching() const;
   std::vector<Beginning> Around();
@@ -102,6 +102,7 @@ class BasinHopping {
   SolveState plain_;   // of the solve as it is set, where another one has led the race; else without controls
   Guess guess_;        // where the plain solve begins
   MatrixXd constant_;  // the guess that periodic controls go about; empty where they do not
+  MatrixXd held_;      // the same of periodic places of servos
 
   std::vector<IterationRecord> iterations_;
   bool interrupted_ = false;

@@ -21,16 +21,20 @@ struct PositionServo {
   double ControlAt(double q) const { return -(bias + stiffness * q) / gain; }
 };
 
+/// Is this actuator's force one number on a hinge or slide, that follows its control at once and in proportion?
+inline bool DrivesJoint(const mjModel* m, int i) {
+  const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
+  return on_joint && m->jnt_type[m->actuator_trnid[2 * i]] >= mjJNT_SLIDE && m->actuator_dyntype[i] == mjDYN_NONE &&
+         m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_ctrlnum[i] == 1 && m->actuator_outnum[i] == 1 &&
+         m->actuator_plugin[i] < 0;
+}
+
 inline std::vector<PositionServo> PositionServos(const mjModel* m) {
   std::vector<PositionServo> servos;
   if (m->opt.disableflags & mjDSBL_ACTUATION) return servos;
   for (int i = 0; i < m->nactuator; ++i) {
     const int joint = m->actuator_trnid[2 * i];
-    const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
-    if (!on_joint || m->jnt_type[joint] < mjJNT_SLIDE || m->actuator_dyntype[i] != mjDYN_NONE ||
-        m->actuator_gaintype[i] != mjGAIN_FIXED || m->actuator_biastype[i] != mjBIAS_AFFINE ||
-        m->actuator_ctrlnum[i] != 1 || m->actuator_outnum[i] != 1 || m->actuator_plugin[i] >= 0)
-      continue;
+    if (!DrivesJoint(m, i) || m->actuator_biastype[i] != mjBIAS_AFFINE) continue;
     const double gain = m->actuator_gainprm[mjNGAIN * i], gear = m->actuator_gear[6 * m->actuator_outadr[i]];
     const mjtNum* bias = m->actuator_biasprm + mjNBIAS * i;
     if (gain == 0 || !(bias[1] < 0) || gear == 0) continue;

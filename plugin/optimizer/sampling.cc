@@ -13,13 +13,14 @@
 #include "optimizer/control_noise.h"
 #include "optimizer/free_start.h"
 #include "optimizer/line_search.h"
+#include "optimizer/made_servo.h"
 
 namespace costate {
 namespace {
 
 constexpr double kMostGib = 8;  // of samples kept at once
 
-// frequencies of (11)
+// frequencies of (S3)
 constexpr double kPeriods = 2;  // in the motion, at least
 constexpr double kKnots = 8;    // in a period, at least
 constexpr double kFastest = 5;  // [Hz]
@@ -34,6 +35,7 @@ void CheckSampling(const Problem& problem, ConstMatrixRef U, const SamplingOptio
     fail(fmt::format("elites is {}, expected 1 to {}, the samples", o.elites, o.samples));
   if (!(o.node_time > 0)) fail(fmt::format("node_time is {:g} s, expected above 0", o.node_time));
   if (!(o.exploration > 0)) fail(fmt::format("exploration is {:g}, expected above 0", o.exploration));
+  if (o.servos && !o.periodic) fail("servos belong to periodic controls");
   if (!(o.spread_min >= 0)) fail(fmt::format("spread_min is {:g}, expected at least 0", o.spread_min));
 }
 
@@ -47,14 +49,15 @@ void CheckPeriodic(double time, double knot_time) {
                   kPeriods, kKnots, 1 / kFastest, time, knot_time));
 }
 
-// Controls about a guess as functions of numbers c: of each control a spline's nodes, or its part in (11), whose
+// Controls about a guess as functions of numbers c: of each control a spline's nodes, or its part in (S3), whose
 // frequency they share.
 class Shape {
  public:
-  Shape(const Problem& problem, const SamplingOptions& o, double knot_time)
+  Shape(const Problem& problem, const SamplingOptions& o, const std::vector<MadeServo>& servos, double knot_time)
       : knot_time_(knot_time), N_(problem.N), periodic_(o.periodic) {
     if (periodic_) {
-      const VectorXd unit = KickUnits(problem);
+      VectorXd unit = KickUnits(problem);
+      for (const MadeServo& servo : servos) unit[servo.control] = servo.reach;
       const FrequencyRange range = PeriodicRange(problem.N * knot_time, knot_time);
       low_ = std::log(range.low);
       high_ = std::log(range.high);
@@ -85,7 +88,7 @@ class Shape {
   }
 
  private:
-  // (11)
+  // (S3)
   MatrixXd Harmonic(double frequency) const {
     MatrixXd S(3, N_);
     for (int t = 0; t < N_; t++) {
@@ -114,14 +117,14 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   Simulator simulator(problem.model, problem.context, problem.substeps, options.threads);
   const int n = options.samples;
   if (options.periodic) CheckPeriodic(problem.N * simulator.knot_time(), simulator.knot_time());
-  const Shape shape(problem, options, simulator.knot_time());
+  const std::vector<MadeServo> servos = options.servos ? MakeServos(problem) : std::vector<MadeServo>();
+  const Shape shape(problem, options, servos, simulator.knot_time());
   const double gib = 8.0 * n * static_cast<double>(shape.unit().size()) / (1 << 30);
   if (gib > kMostGib) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("samples is {}: with {} numbers each they take {:.3g} GiB, expected at most {:g}", n,
                             shape.unit().size(), gib, kMostGib));
   }
-  const auto controls = [&](const VectorXd& c) { return WithinLimits(problem, U + shape.Controls(c)); };
 
   const VectorXd floor = options.spread_min * shape.unit();
   VectorXd mean = shape.Middle(), spread = options.exploration * shape.unit();
@@ -130,14 +133,24 @@ SamplingResult SampleControls(const Problem& problem, ConstMatrixRef U, const Sa
   std::vector<Trajectory> motions(static_cast<std::size_t>(simulator.threads()));
   const VectorXd x0 = FirstStart(problem);
   VectorXd cost(n);
-  const auto evaluate = [&](int i, int worker) {
-    Trajectory& motion = motions[static_cast<std::size_t>(worker)];
-    const RolloutStatus status =
-        simulator.Rollout(x0, controls(numbers_of[static_cast<std::size_t>(i)]), &motion, worker);
-    cost[i] = RolloutCost(problem, motion, status, simulator.knot_time());
+  const auto play = [&](const VectorXd& c, int worker) {
+    Trajectory* motion = &motions[static_cast<std::size_t>(worker)];
+    const MatrixXd W = shape.Controls(c);
+    return servos.empty() ? simulator.Rollout(x0, WithinLimits(problem, U + W), motion, worker)
+                          : simulator.RolloutFeedback(x0, problem.N, ServoLaw(problem, servos, U, W), motion, worker);
   };
-  evaluate(0, 0);
-  SamplingResult result{controls(mean), cost[0], cost[0], {}};
+  const auto evaluate = [&](int i, int worker) {
+    const RolloutStatus status = play(numbers_of[static_cast<std::size_t>(i)], worker);
+    cost[i] = RolloutCost(problem, motions[static_cast<std::size_t>(worker)], status, simulator.knot_time());
+  };
+  const auto controls = [&](const VectorXd& c) {
+    play(c, 0);
+    return motions[0].U;
+  };
+  SamplingResult result;
+  result.U = WithinLimits(problem, U);
+  result.cost = result.initial_cost =
+      RolloutCost(problem, motions[0], simulator.Rollout(x0, result.U, &motions[0]), simulator.knot_time());
 
   std::vector<int> order(static_cast<std::size_t>(n));
   for (int iteration = 0; iteration < options.iterations; iteration++) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "optimizer/made_servo.h"
 #include "optimizer/task_constraint.h"
 #include "optimizer/task_inputs.h"
 #include "optimizer/task_measure.h"
@@ -136,24 +137,25 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
   return options;
 }
 
-// start="sampling" or "periodic": how the guess is bettered before there are derivatives
+// start="sampling", "periodic" or "servos": how the guess is bettered before there are derivatives
 SamplingOptions ReadSampling(const XmlElement* element, double time, double knot_time) {
   SamplingOptions options{.iterations = 0};
   if (!element) return options;
   if (!element->Has("start")) {
     for (const char* attribute : {"samples", "rounds", "elites", "nodetime", "exploration", "seed"}) {
       if (element->Has(attribute))
-        element->Fail(std::string(attribute) + " belongs to start=\"sampling\" or \"periodic\"");
+        element->Fail(std::string(attribute) + " belongs to start=\"sampling\", \"periodic\" or \"servos\"");
     }
     return options;
   }
-  options.periodic = element->Word("start", {"sampling", "periodic"}) == 1;
+  const int word = *element->Word("start", {"sampling", "periodic", "servos"});
+  options.periodic = word > 0;
+  options.servos = word == 2;
   if (options.periodic && element->Has("nodetime")) element->Fail("nodetime belongs to start=\"sampling\"");
   const FrequencyRange frequencies = PeriodicRange(time, knot_time);
   if (options.periodic && frequencies.low >= frequencies.high) {
-    element->Fail(
-        fmt::format("start=\"periodic\" needs two periods in the motion, of {:g} s at least, and that is {:g} s",
-                    1 / frequencies.high, time));
+    element->Fail(fmt::format("start=\"{}\" needs two periods in the motion, of {:g} s at least, and that is {:g} s",
+                              options.servos ? "servos" : "periodic", 1 / frequencies.high, time));
   }
   SamplingOptions usual;
   if (options.periodic) usual.exploration = 0.2;
@@ -435,6 +437,11 @@ Task ReadTask(const XmlFile& file) {
     task.sampling.spline = task.spline;
   }
   task.U_guess = ReadGuess(elements.Find("guess"), start, folder, &task);
+  if (task.sampling.servos && MakeServos(task.ToProblem()).empty()) {
+    solver->Fail(
+        "start=\"servos\" needs motors, whose force is in proportion to their control, on hinges or on slides with a "
+        "range; the model has none");
+  }
   task.free_time = ReadTime(elements.Find("time"), elements);
   AimAtGuess(elements.costs, task, &terms);
   if (task.free_time.longest > 0 && !elements.Find("hopping")) task.hopping = {};  // not at each length unasked

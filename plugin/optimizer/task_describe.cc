@@ -160,9 +160,10 @@ std::string Header(const Task& task) {
   if (task.sampling.iterations > 0) {
     text += fmt::format("start     sampling: {} of {}, {}, seed {}\n", Count(task.sampling.iterations, "round"),
                         Count(task.sampling.samples, "sample"),
-                        task.sampling.periodic  ? "periodic controls"
-                        : task.spline.knots > 0 ? "by <spline>"
-                                                : fmt::format("nodes every {:g} s", task.sampling.node_time),
+                        task.sampling.servos     ? "periodic places of servos"
+                        : task.sampling.periodic ? "periodic controls"
+                        : task.spline.knots > 0  ? "by <spline>"
+                                                 : fmt::format("nodes every {:g} s", task.sampling.node_time),
                         task.sampling.seed);
   }
   if (task.hopping.rounds > 0) {

@@ -451,7 +451,7 @@ TEST_F(BasinHopping, TriesWavesAlongChains) {
   folder.Write(
       "swimmer.xml",
       "<mujoco><option timestep='.01' density='4000' viscosity='.1' integrator='RK4' gravity='0 0 0'/><default>"
-      "<joint armature='.1'/></default><worldbody><body name='head'><joint name='x' type='slide' axis='1 0 0'/>"
+      "<joint armature='.1'/><geom contype='0' conaffinity='0'/></default><worldbody><body name='head'><joint name='x' type='slide' axis='1 0 0'/>"
       "<joint name='y' type='slide' axis='0 1 0'/><joint name='turn' axis='0 0 1'/>" +
           link + "<body pos='-1 0 0'><joint name='a' axis='0 0 1'/>" + link +
           "<body pos='-1 0 0'><joint name='b' axis='0 0 1'/>" + link +
