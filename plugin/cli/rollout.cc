@@ -42,7 +42,7 @@ struct RolloutOptions {
   std::string input, key, controls, out;
   std::optional<double> time;
   int substeps = 0;  // 0: the task's, else 1
-  bool force = false, no_plots = false;
+  bool force = false, no_plots = false, no_save = false;
 };
 
 // what is to be simulated; a model file makes a task without a cost
@@ -252,6 +252,7 @@ void AddRolloutCommand(CLI::App& app, int* exit_code) {
   command->add_option("--out", options->out, "save the run in this new folder")->check(Given());
   command->add_flag("--force", options->force, "replace the run that is there");
   command->add_flag("--no-plots", options->no_plots, "draw no pictures");
+  command->add_flag("--no-save", options->no_save, "save nothing, as without --out")->excludes("--out");
   command->footer(kRolloutFooter);
   command->callback([options, exit_code] { *exit_code = RunRollout(*options); });
 }

@@ -180,6 +180,17 @@ TEST(CliRollout, ReplacesARunOnlyByForce) {
   EXPECT_EQ(ReadRecord(run).trajectory.N(), 100);
 }
 
+// the word of costate optimize, mpc and gradient, for what a rollout does unasked
+TEST(CliRollout, SavesNothingWhenToldSo) {
+  TemporaryFolder folder;
+  const std::string model = folder.Write("p.xml", kPendulum), run = folder.File("run");
+  const ProcessResult result = Costate({"rollout", model, "--time", "0.1", "--no-save"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_FALSE(Has(result.out, "saved in"));
+  EXPECT_EQ(Costate({"rollout", model, "--time", "0.1", "--no-save", "--out", run}).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(run));
+}
+
 // as the folder of a run that has no name: those above it are made
 TEST(CliRollout, MakesTheFoldersAboveItsRun) {
   TemporaryFolder folder;
