@@ -93,6 +93,10 @@ struct TrainResult {
 /// Called after each iteration with its stage's horizon in knots; false stops with kInterrupted.
 using TrainCallback = std::function<bool(const IterationRecord&, int N)>;
 
+/// What TrainPolicy refuses of a task and of options, before it begins. @throws as TrainPolicy, but for what has no
+/// adjoint.
+void CheckTrain(const Task& task, const TrainOptions& options = {});
+
 /// Minimizes the mean over starts of the task's cost under `policy` by its weights, with exact gradients: closed-loop
 /// adjoints.
 ///

@@ -142,9 +142,6 @@ void SayPenetration(const Task& task, const TrainResult& result) {
 int RunTrain(const TrainArguments& arguments) {
   const Task task = LoadTrainTask(arguments);
   PrintWarnings(task.warnings);
-  const std::string folder = arguments.no_save ? "" : arguments.out.empty() ? FreeFolder(task) : arguments.out;
-  if (!folder.empty()) CheckRunFolder(folder, arguments.force);
-  NetworkPolicy policy = MakePolicy(task);
   TrainOptions options;
   options.descent.method = MethodOf(arguments.method);
   options.descent.iterations = arguments.iterations;
@@ -156,6 +153,10 @@ int RunTrain(const TrainArguments& arguments) {
   options.threads = arguments.threads;
   options.window = arguments.window;
   options.clip = arguments.clip;
+  CheckTrain(task, options);
+  const std::string folder = arguments.no_save ? "" : arguments.out.empty() ? FreeFolder(task) : arguments.out;
+  if (!folder.empty()) CheckRunFolder(folder, arguments.force);
+  NetworkPolicy policy = MakePolicy(task);
 
   CatchInterrupts();
   const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);

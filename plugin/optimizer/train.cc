@@ -186,6 +186,8 @@ std::vector<VectorXd> GainWeights(const Task& task, const NetworkPolicy& policy)
   return gains;
 }
 
+}  // namespace
+
 void CheckTrain(const Task& task, const TrainOptions& options) {
   if (task.constraints.size() > 0) {
     throw Error(ErrorCode::kUnsupported, "a policy keeps no constraints, and the task has '" +
@@ -210,8 +212,6 @@ void CheckTrain(const Task& task, const TrainOptions& options) {
                 fmt::format("policy: starts is {}, expected at least 1", task.policy.starts));
   }
 }
-
-}  // namespace
 
 NetworkPolicy MakePolicy(const Task& task) {
   PolicyOptions options = task.policy;

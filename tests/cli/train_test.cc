@@ -132,6 +132,7 @@ TEST(CliTrain, SaysWhatIsWrong) {
   const ProcessResult constrained = Costate({"train", std::string(COSTATE_MODELS) + "/posts/reach.xml", "--no-save"});
   EXPECT_EQ(constrained.exit_code, 2);
   EXPECT_TRUE(Has(constrained.err, "a policy keeps no constraints")) << constrained.err;
+  EXPECT_EQ(constrained.out, "");
 }
 
 }  // namespace
