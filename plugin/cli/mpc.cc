@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
@@ -97,6 +99,14 @@ std::vector<MpcPush> ReadPushes(const std::vector<std::string>& words, const mjM
     pushes.push_back(push);
   }
   return pushes;
+}
+
+// what fails inside of it is told as of the task in which it takes the model's place
+ModelPtr LoadPlantFile(const Task& task, const std::string& file) {
+  if (file.empty()) return nullptr;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) throw Error(ErrorCode::kFile, "--plant: " + file + " does not exist");
+  return LoadPlant(task, file);
 }
 
 Task LoadMpcTask(const MpcArguments& a) {
@@ -282,7 +292,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
   if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
   const std::string folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
   if (!arguments.no_save) CheckRunFolder(folder, arguments.force);
-  const ModelPtr plant = arguments.plant.empty() ? nullptr : LoadPlant(task, arguments.plant);
+  const ModelPtr plant = LoadPlantFile(task, arguments.plant);
   const mjModel* m = plant ? plant.get() : task.model.get();
   MpcSimulation simulation;
   simulation.plant = plant.get();

@@ -129,7 +129,7 @@ TEST(CliMpc, MovesAnotherRobotThanThePlannedOne) {
 
   const ProcessResult missing = Costate({"mpc", task, "--plant", folder.File("none.xml")});
   EXPECT_EQ(missing.exit_code, 2);
-  EXPECT_TRUE(Has(missing.err, "none.xml' does not exist")) << missing.err;
+  EXPECT_TRUE(Has(missing.err, "error: --plant: " + folder.File("none.xml") + " does not exist")) << missing.err;
 }
 
 // A robot goes to a goal and stays there, pushed away on the way, and its run has the task as a file.
