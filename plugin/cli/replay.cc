@@ -19,7 +19,8 @@ host that has loaded libcostate.so: simulate (put the library into its plugin fo
 played once, and how far it strays from the run is printed, with the cause. It holds the run's own model, with what its task or
 fit changed; what MJCF cannot say of that is refused by name.
 
-Exit code: 0 identical, bit for bit; 1 different; 2 not a run, damaged, newer, or made with another MuJoCo.)";
+Exit code: 0 identical, bit for bit, with --export as the file plays; 1 different (the file is there all the same); 2 not a run,
+damaged, newer, or made with another MuJoCo.)";
 
 struct ReplayOptions {
   std::string folder, file;
@@ -35,7 +36,7 @@ int Export(const ReplayOptions& options) {
     return kExitOk;
   }
   fmt::print("played: a state differs from the run by at most {:.3g} ({})\n", result.largest_difference, result.cause);
-  return kExitOk;
+  return kExitNo;
 }
 
 int RunReplay(const std::string& folder) {

@@ -20,8 +20,9 @@ std::set<std::string> DifferentArrays(const mjModel* run, const mjModel* here, d
 /// model, 0.1 here"; "" when none does.
 /// @param tolerance  of a number, relative to the largest of its row; sizes, options and integers: none.
 /// @param arrays     only these; null: all of the physics but bounding volumes.
+/// @param more_plugins  `here` may have further plugin instances, behind those of the run.
 std::string ModelDifference(const mjModel* run, const mjModel* here, double tolerance,
-                            const std::set<std::string>* arrays = nullptr);
+                            const std::set<std::string>* arrays = nullptr, bool more_plugins = false);
 
 /// The floating-point numbers of these arrays. Sizes must agree.
 void TakeNumbers(const mjModel* run, const std::set<std::string>& arrays, mjModel* here);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <pugixml.hpp>
 #include <set>
 #include <sstream>
@@ -16,7 +17,12 @@
 
 #include "core/engine_guard.h"
 #include "core/new_file.h"
+#include "core/number.h"
 #include "engine/model_difference.h"
+
+// the engine's own, in no header: digits of the numbers that this thread writes as MJCF
+extern "C" __attribute__((weak)) void _mjPRIVATE__set_xml_precision(int digits);
+extern "C" __attribute__((weak)) int _mjPRIVATE__get_xml_precision();
 
 namespace costate {
 namespace {
@@ -24,11 +30,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kCompiled = 1e-9;  // numbers that the compiler makes from the run's agree with them to this
-constexpr double kDigits = 1e-5;    // and those that MJCF has written to this: it writes six digits
+constexpr double kDigits = 1e-5;    // and those that MJCF has written to this: six digits, at the worst
 
 constexpr int kPasses = 4;
 
-// of the largest state: a difference up to this is blamed on digits alone
+// of the largest state: a difference beyond this has grown along the motion
 constexpr double kSmall = 1e-3;
 
 // share of the played difference that the run's own replay must have to be its cause
@@ -42,7 +48,50 @@ void MakeAssetsAbsolute(mjSpec* spec, const std::string& model_file) {
   }
 }
 
+// six digits become all, where the engine lets them
+class AllDigits {
+ public:
+  AllDigits() {
+    if (!there_) return;
+    before_ = _mjPRIVATE__get_xml_precision();
+    _mjPRIVATE__set_xml_precision(std::numeric_limits<double>::max_digits10);
+  }
+  ~AllDigits() {
+    if (there_) _mjPRIVATE__set_xml_precision(before_);
+  }
+  AllDigits(const AllDigits&) = delete;
+  AllDigits& operator=(const AllDigits&) = delete;
+
+ private:
+  const bool there_ = _mjPRIVATE__set_xml_precision != nullptr && _mjPRIVATE__get_xml_precision != nullptr;
+  int before_ = 0;
+};
+
+// 0.10000000000000001 is 0.1
+std::string Shortened(const std::string& text) {
+  std::string out;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    double value = 0;
+    out += static_cast<int>(word.size()) > std::numeric_limits<double>::digits10 && ParseNumber(word, &value)
+               ? fmt::format("{}", value)
+               : word;
+    if (end < text.size()) out += ' ';
+    begin = end + 1;
+  }
+  return out;
+}
+
+void ShortenNumbers(pugi::xml_node node) {
+  for (pugi::xml_attribute attribute : node.attributes()) {
+    if (const std::string text = Shortened(attribute.value()); text != attribute.value()) attribute = text.c_str();
+  }
+  for (pugi::xml_node child : node.children()) ShortenNumbers(child);
+}
+
 std::string SpecText(mjSpec* spec) {
+  const AllDigits digits;
   char error[1000] = "";
   std::vector<char> text(1 << 20);
   for (;;) {
@@ -150,11 +199,13 @@ std::string Cause(const PolicyRun& run, const mjModel* model, double difference)
   const double own = Replay(record).largest_difference;
   if (own >= kOwnShare * difference)
     return fmt::format("the run's own model and controls do not give its motion either, costate replay {}", run.folder);
-  if (difference <= kSmall * std::max(1.0, record.trajectory.X.cwiseAbs().maxCoeff()))
-    return "MJCF keeps fewer digits than the run's compiled model";
-  const std::string number = ModelDifference(record.model.get(), model, kDigits);
+  const std::string number = ModelDifference(record.model.get(), model, kDigits, nullptr, true);
   if (!number.empty()) return number;
-  return "MJCF keeps six digits of the model's numbers, and this motion magnifies what they drop";
+  const std::string digit = ModelDifference(record.model.get(), model, 0, nullptr, true);
+  if (digit.empty()) return "the file's model is the run's, to the last digit";
+  const bool large = difference > kSmall * std::max(1.0, record.trajectory.X.cwiseAbs().maxCoeff());
+  return fmt::format("compiled from MJCF, numbers have other last digits{}: {}",
+                     large ? ", which this motion magnifies" : "", digit);
 }
 
 }  // namespace
@@ -179,6 +230,7 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
   if (!document.load_string(SpecText(spec.get()).c_str())) {
     throw Error(ErrorCode::kEngine, "the engine wrote MJCF that is no XML");
   }
+  ShortenNumbers(document);
   WriteOptions(run->record.model->opt, document.child("mujoco").child("option"));
   PlaybackResult result;
   result.feedback = options.feedback && run->has_gains();

@@ -24,7 +24,7 @@ struct PlaybackResult {
 
 /// Writes the run's model as one MJCF file with a costate.policy instance that starts at the run's start, then loads
 /// that file and plays it. Its numbers and options are those of the run's compiled model, whatever task, fit or
-/// smoothing made of the source: options to the last bit, other numbers with MJCF's digits. Assets stay where they are,
+/// smoothing made of the source, with all their digits. Assets stay where they are,
 /// by absolute path, and so does the run.
 /// @throws Error{kFile} when the MJCF that the run was made from is gone, the file cannot be written, or is there and
 ///         not to be replaced;
