@@ -59,9 +59,9 @@ Names ContextHeader(const mjModel* model, int signature) {
   return names;
 }
 
-Names PushesHeader(const mjModel* model) {
+Names PushesHeader(const mjModel* model, const std::vector<int>& bodies) {
   Names names = {"knot"};
-  for (int body = 0; body < model->nbody; ++body) {
+  for (int body : bodies) {
     for (const char* component :
          {"force x (N)", "force y (N)", "force z (N)", "torque x (N m)", "torque y (N m)", "torque z (N m)"}) {
       names.push_back(fmt::format("{} {}", ElementName(model, mjOBJ_BODY, body), component));

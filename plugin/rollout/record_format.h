@@ -13,7 +13,8 @@ namespace costate {
 using Json = nlohmann::ordered_json;
 
 inline constexpr char kFormat[] = "costate run";
-inline constexpr int kSchema = 1;  ///< raised when an older program can no longer read what is written
+/// Raised when an older program can no longer read what is written. 2: pushes of some bodies; runs without are 1.
+inline constexpr int kSchema = 2;
 
 inline constexpr char kModelFile[] = "model.mjb";
 inline constexpr char kTaskFile[] = "task.xml";
@@ -28,16 +29,17 @@ inline constexpr char kPlotFile[] = "plots.gnuplot";
 /// Which optional parts a run has.
 struct Contents {
   bool task = false, cost = false, gradient_norm = false, diagnostics = false, policy = false, iterations = false;
-  bool violation = false;  ///< iterations have one
-  bool gap = false;        ///< iterations have one, and its knot
-  bool pushes = false;     ///< bodies are pushed
-  bool second = false;     ///< iterations have a second regularization, and the curvature of a saddle that they left
+  bool violation = false;     ///< iterations have one
+  bool gap = false;           ///< iterations have one, and its knot
+  bool pushes = false;        ///< bodies are pushed
+  std::vector<int> pushed{};  ///< which, in order
+  bool second = false;        ///< iterations have a second regularization, and the curvature of a saddle that they left
 };
 
 /// Header rows.
 std::vector<std::string> TrajectoryHeader(const mjModel* model, const Contents& contents);
 std::vector<std::string> ContextHeader(const mjModel* model, int signature);
-std::vector<std::string> PushesHeader(const mjModel* model);
+std::vector<std::string> PushesHeader(const mjModel* model, const std::vector<int>& bodies);
 std::vector<std::string> PolicyHeader(const mjModel* model);
 std::vector<std::string> IterationsHeader(const Contents& contents);
 

@@ -3,6 +3,7 @@
 #include <mujoco/mujoco.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "core/model.h"
@@ -37,6 +38,7 @@ class RunReader {
   std::string what_;
   Json json_;
   Contents contents_;
+  bool some_pushed_ = false;  // a run written before this list has columns of all bodies
   int N_ = 0;
 };
 
@@ -168,8 +170,20 @@ void RunReader::ReadTrajectory(Record* record) const {
 }
 
 void RunReader::ReadPushes(Record* record) const {
-  const MatrixXd table = ReadTable(kPushesFile, PushesHeader(record->model.get()), N_);
-  record->xfrc = table.rightCols(table.cols() - 1).transpose();
+  const int nbody = static_cast<int>(record->model->nbody);
+  std::vector<int> bodies = contents_.pushed;
+  if (!some_pushed_) {
+    bodies.resize(static_cast<std::size_t>(nbody));
+    std::iota(bodies.begin(), bodies.end(), 0);
+  }
+  for (int body : bodies) {
+    if (body < 0 || body >= nbody)
+      Damaged(fmt::format("record.json: body {} is pushed, the model has {}", body, nbody));
+  }
+  const MatrixXd table = ReadTable(kPushesFile, PushesHeader(record->model.get(), bodies), N_);
+  record->xfrc.setZero(6 * nbody, N_);
+  for (std::size_t i = 0; i < bodies.size(); ++i)
+    record->xfrc.middleRows(6 * bodies[i], 6) = table.middleCols(1 + 6 * static_cast<Eigen::Index>(i), 6).transpose();
 }
 
 void RunReader::ReadPolicy(Record* record) const {
@@ -233,7 +247,9 @@ Record RunReader::Read() {
                  contents.value("violation", false),
                  contents.value("gap", false),
                  contents.value("pushes", false),
+                 contents.value("pushed_bodies", std::vector<int>()),
                  contents.value("second_regularization", false)};
+    some_pushed_ = contents.contains("pushed_bodies");
     N_ = json_.at("horizon").at("N");
     if (N_ < 0) Damaged("record.json: the horizon is negative");
     ReadDescription(&record);

@@ -34,6 +34,17 @@ std::string Now() {
               std::string("record: ") + what + " has " + std::to_string(size) + " entries, expected " + expected);
 }
 
+// which are pushed at any knot; -0 is another bit
+std::vector<int> PushedBodies(const MatrixXd& xfrc) {
+  std::vector<int> bodies;
+  for (int body = 0; body < static_cast<int>(xfrc.rows()) / 6; ++body) {
+    const auto rows = xfrc.middleRows(6 * body, 6).reshaped();
+    if (std::any_of(rows.begin(), rows.end(), [](double f) { return f != 0 || std::signbit(f); }))
+      bodies.push_back(body);
+  }
+  return bodies;
+}
+
 // which parts there are; every part must fit the trajectory
 Contents CheckRecord(const Record& record) {
   if (!record.model) throw Error(ErrorCode::kInvalidArgument, "record: it has no model");
@@ -58,6 +69,7 @@ Contents CheckRecord(const Record& record) {
   contents.diagnostics = optional("diagnostics", static_cast<Eigen::Index>(record.diagnostics.size()), N + 1);
   contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
   contents.pushes = optional("xfrc", record.xfrc.size(), 6 * static_cast<int>(record.model->nbody) * N);
+  contents.pushed = PushedBodies(record.xfrc);
   contents.iterations = !record.iterations.empty();
   contents.violation = contents.iterations && !record.constraints.empty();
   contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(),
@@ -138,12 +150,13 @@ void WriteContexts(const Record& record, NewFolder* folder) {
   knots.Close();
 }
 
-void WritePushes(const Record& record, NewFolder* folder) {
+// of those bodies that are pushed
+void WritePushes(const Record& record, const std::vector<int>& bodies, NewFolder* folder) {
   FileWriter file(folder, kPushesFile);
-  CsvWriter csv(&file, PushesHeader(record.model.get()));
+  CsvWriter csv(&file, PushesHeader(record.model.get(), bodies));
   for (int t = 0; t < record.trajectory.N(); ++t) {
     csv.Cell(t);
-    csv.Cells(record.xfrc.col(t));
+    for (int body : bodies) csv.Cells(record.xfrc.col(t).segment(6 * body, 6));
     csv.EndRow();
   }
   file.Close();
@@ -361,7 +374,9 @@ Json ResultJson(const Record& record, const Contents& contents) {
 Json RecordJson(const Record& record, const Contents& contents, const std::vector<WrittenFile>& files) {
   const int N = record.trajectory.N();
   const double timestep = record.model->opt.timestep;
-  Json json = {{"format", kFormat}, {"schema", kSchema}, {"created", record.created}, {"command", record.command}};
+  const bool some = contents.pushes && std::ssize(contents.pushed) < record.model->nbody;
+  Json json = {
+      {"format", kFormat}, {"schema", some ? kSchema : 1}, {"created", record.created}, {"command", record.command}};
   json["inputs"] = {{"model_file", record.model_file}, {"task_file", record.task_file}};
   json["result"] = ResultJson(record, contents);
   json["failures"] = record.failures;
@@ -409,6 +424,7 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
                       {"violation", contents.violation},
                       {"gap", contents.gap},
                       {"pushes", contents.pushes},
+                      {"pushed_bodies", contents.pushed},
                       {"second_regularization", contents.second}};
   json["software"] = SoftwareJson();
   json["files"] = FilesJson(files);
@@ -429,7 +445,7 @@ void WriteRecord(const std::string& folder, Record& record, const WriteRecordOpt
   if (contents.task) WriteBytes(&run, kTaskFile, record.task_text);
   WriteTrajectory(record, contents, &run);
   WriteContexts(record, &run);
-  if (contents.pushes) WritePushes(record, &run);
+  if (contents.pushes) WritePushes(record, contents.pushed, &run);
   if (contents.policy) WritePolicy(record, &run);
   if (contents.iterations) WriteIterations(record, contents, &run);
   for (const auto& [name, bytes] : record.tables) WriteBytes(&run, name, bytes);

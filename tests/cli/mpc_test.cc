@@ -103,6 +103,8 @@ TEST(CliMpc, TellsOfLatePlansAndPushes) {
   const Record record = ReadRecord(folder.File("run"));
   EXPECT_TRUE(Has(record.tables.at("events.csv"), ",late,\"plan 1 was due"));
   EXPECT_EQ(record.xfrc(6, 15), 5);
+  EXPECT_TRUE(
+      support::ReadFile(folder.path() / "run" / "pushes.csv").starts_with("knot,link force x (N),link force y"));
   EXPECT_GT(record.latency_used, 0);
   const ProcessResult replayed = Costate({"replay", folder.File("run")});
   EXPECT_TRUE(Has(replayed.out, "identical, bit for bit: 31 knots")) << replayed.out;

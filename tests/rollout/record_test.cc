@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -138,6 +139,39 @@ TEST_F(RecordTest, ComesBackWithoutItsOptionalParts) {
   EXPECT_TRUE(Replay(read).identical);
 }
 
+// Columns of zeros say nothing: a body that nothing pushes has none. What older programs wrote has them all.
+TEST_F(RecordTest, WritesPushesOfPushedBodiesAlone) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[0]);
+  Record all = MakeRecord(RolloutModels()[0]);
+  const int nbody = static_cast<int>(record.model->nbody), last = nbody - 1;
+  ASSERT_GT(nbody, 2);
+  record.xfrc.setZero();
+  record.xfrc(6 * last + 1, 7) = 1.0 / 3;
+  Simulator simulator(record.model.get(), record.context, record.substeps, 1);
+  const VectorXd x0 = record.trajectory.X.col(0);
+  const MatrixXd U = record.trajectory.U;
+  ASSERT_TRUE(simulator.RolloutPushed(x0, U, record.xfrc, &record.trajectory).ok());
+  WriteRecord(folder.File("run"), record, kNoPlots);
+  const std::string text = ReadFile(folder.path() / "run/pushes.csv"), header = text.substr(0, text.find('\n'));
+  EXPECT_EQ(std::count(header.begin(), header.end(), ','), 6) << header;
+  const Record read = ReadRecord(folder.File("run"));
+  ExpectSame(record, read);
+  EXPECT_TRUE(Replay(read).identical);
+
+  const auto edited = [&](const std::string& run, const std::function<void(Json*)>& edit) {
+    Json json = Json::parse(ReadFile(folder.path() / run / "record.json"));
+    edit(&json["contents"]);
+    json["checksum"] = Checksum(json);
+    folder.Write(run + "/record.json", ToText(json, 2));
+    return ReadRecord(folder.File(run));
+  };
+  WriteRecord(folder.File("old"), all, kNoPlots);
+  EXPECT_TRUE(BitwiseEqual(edited("old", [](Json* contents) { contents->erase("pushed_bodies"); }).xfrc, all.xfrc));
+  EXPECT_ERROR(edited("run", [](Json* contents) { (*contents)["pushed_bodies"] = {99}; }), ErrorCode::kFile,
+               "body 99 is pushed");
+}
+
 TEST_F(RecordTest, StatesEverythingThatIsKnownAboutTheRun) {
   support::TemporaryFolder folder;
   Record record = MakeRecord(RolloutModels()[1]);
@@ -257,8 +291,8 @@ TEST_F(RecordTest, NoticesADamagedNewerOrForeignDescription) {
   EXPECT_ERROR(read_with(""), ErrorCode::kFile, "record.json is cut off");
   EXPECT_ERROR(read_with("[1, 2]"), ErrorCode::kFile, "not the record of a run");
   EXPECT_ERROR(read_with(replaced("costate run", "other thing")), ErrorCode::kFile, "not the record of a run");
-  EXPECT_ERROR(read_with(replaced("\"schema\": 1", "\"schema\": 2")), ErrorCode::kFile, "it has schema 2",
-               "up to schema 1");
+  EXPECT_ERROR(read_with(replaced("\"schema\": 1", "\"schema\": 3")), ErrorCode::kFile, "it has schema 3",
+               "up to schema 2");
   EXPECT_ERROR(read_with(replaced("\"substeps\": 2", "\"substeps\": 3")), ErrorCode::kFile, "record.json was changed");
   EXPECT_ERROR(read_with(replaced("\"format\"", "\"other\": 1, \"format\"")), ErrorCode::kFile,
                "record.json was changed");
