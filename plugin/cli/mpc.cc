@@ -29,8 +29,8 @@ TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fa
 plans are made, and needs none of them. Options of the same names take their place. A robot with --goal, as of costate optimize,
 needs no task file: it goes there and stays, by plans of --horizon seconds (then 1 unless said).
 
-The first plan is made before the robot moves, as costate optimize would (<solver>, <smooth>, a guess of states), with a line
-each two seconds where it takes long; those that follow are iLQR's. Plans keep <constraint> and <limit>: when="end" at the end of each plan, windows up to the end of the task
+The first plan is made before the robot moves, as costate optimize would (<solver>, <smooth>, <hopping>, a guess of states), with
+a line each two seconds where it takes long: --hops 0 leaves its rounds of kicks out. Those that follow are iLQR's. Plans keep <constraint> and <limit>: when="end" at the end of each plan, windows up to the end of the task
 through all plans. <periodic>, a free start and <time> are refused.
 
 In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
@@ -70,7 +70,7 @@ struct MpcArguments {
   ReachOptions reach;
   double time = 5;
   std::optional<double> rate, horizon, timestep, delay, budget, latency;
-  std::optional<int> iterations, threads;
+  std::optional<int> iterations, threads, hops;
   std::vector<std::string> pushes;
   std::vector<double> noise;
   unsigned seed = 1;
@@ -121,6 +121,7 @@ Task LoadMpcTask(const MpcArguments& a) {
   if (a.budget) mpc.budget = *a.budget;
   if (a.iterations) mpc.iterations = *a.iterations;
   if (a.threads) task.solver.threads = *a.threads;
+  TakeHops(a.hops, &task);
   for (const MpcFallback fallback : kMpcFallbacks) {
     if (a.fallback == ToString(fallback)) mpc.fallback = fallback;
   }
@@ -247,6 +248,7 @@ std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimula
           {"budget", ExactText(o.budget)},
           {"latency", ExactText(s.latency)},
           {"iterations", fmt::format("{}", result.plan_iterations)},
+          {"hops", fmt::format("{}", task.hopping.rounds)},
           {"derivative_every", fmt::format("{}", task.solver.derivative_every)},
           {"fallback", ToString(o.fallback)},
           {"compensate", o.compensate ? "true" : "false"},
@@ -259,6 +261,12 @@ std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimula
           {"cost_per_step", ExactText(result.cost_per_step)}};
 }
 
+// what may be done about it
+std::string LongPlanning(const Task& task) {
+  return fmt::format("  {}Ctrl-C ends before the robot moves",
+                     task.hopping.rounds > 0 ? "--hops 0 leaves rounds of kicks out; " : "");
+}
+
 // one line for the first plan, a further one now and then while it takes long, then a bar of the robot's time
 MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, double control_time) {
   using Clock = std::chrono::steady_clock;
@@ -266,6 +274,7 @@ MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, dou
   std::optional<Progress> moving;
   planning.Line("planning the first motion …");
   Clock::time_point told = Clock::now();
+  bool long_told = false;
   const MpcCallback step = [&](int steps) {
     if (steps > 0 && !moving) {
       planning.Clear();
@@ -277,6 +286,8 @@ MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, dou
   const IterationCallback iteration = [&](const IterationRecord& record) {
     const std::string text = fmt::format("cost {:.6g}", record.cost);
     if (Clock::now() - told > kSilence) {
+      if (!long_told) planning.Line(LongPlanning(task));
+      long_told = true;
       planning.Line(fmt::format("  iteration {}, {}", record.iteration, text));
       told = Clock::now();
     }
@@ -379,6 +390,7 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_option("--budget", a->budget, "seconds for a plan")->check(Positive());
   command->add_option("--iterations", a->iterations, "of a plan, at most (default one a knot between plans, 1 to 20)")
       ->check(CLI::Range(1, 1000000));
+  AddHopsOption(command, &a->hops);
   command->add_option("--fallback", a->fallback, "when a plan is late: plan, hold or damp")
       ->check(CLI::IsMember(MpcFallbackWords()));
   command->add_option("--latency", a->latency, "in lock-step: plans pretend to take so many seconds")

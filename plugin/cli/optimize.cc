@@ -101,10 +101,7 @@ Task MakeTask(const OptimizeOptions& options) {
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
   if (options.threads) task.solver.threads = *options.threads;
-  if (options.hops) {
-    task.hopping.rounds = *options.hops;
-    task.hopping.after_stall = false;
-  }
+  TakeHops(options.hops, &task);
   if (!options.solver.empty()) {
     task.solver.type = options.solver == "fddp" ? SolverType::kFddp : SolverType::kIlqr;
     if (task.solver.type == SolverType::kIlqr) {
@@ -552,11 +549,7 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
       ->add_option("--derivative-every", options->derivative_every,
                    "derivatives at every so many knots, interpolated in between (default 1)")
       ->check(CLI::Range(1, 1000000));
-  command
-      ->add_option("--hops", options->hops,
-                   "so many rounds of kicked controls from the best motion (default 4 where the solve stalls, ends "
-                   "infeasible or cannot leave its guess)")
-      ->check(CLI::Range(0, 1000000));
+  AddHopsOption(command, &options->hops);
   command->add_flag("--second-order", options->second_order, "exact second derivatives (fddp)");
   AddSmoothOptions(command, &options->smooth, "go from smoother contact to the true model");
   command->add_flag("--backward-only", options->backward_only, "of --smooth: true motions, smoothed derivatives");

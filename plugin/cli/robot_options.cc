@@ -22,6 +22,20 @@ void AddReachOptions(CLI::App* command, ReachOptions* options) {
   command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
 }
 
+void AddHopsOption(CLI::App* command, std::optional<int>* hops) {
+  command
+      ->add_option("--hops", *hops,
+                   "so many rounds of kicked controls from the best motion (default 4 where the solve stalls, ends "
+                   "infeasible or cannot leave its guess)")
+      ->check(CLI::Range(0, 1000000));
+}
+
+void TakeHops(std::optional<int> hops, Task* task) {
+  if (!hops) return;
+  task->hopping.rounds = *hops;
+  task->hopping.after_stall = false;
+}
+
 Task LoadTaskOrReach(const std::string& input, const ReachOptions& options) {
   if (!IsTaskFile(input)) return MakeReachTask(input, options);
   const ReachOptions unsaid;

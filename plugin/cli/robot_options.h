@@ -1,10 +1,12 @@
-// Options that say what a robot without a task file shall reach, or to which motion it is fitted.
+// Options that several commands share: what a robot without a task file shall reach, to which motion it is fitted, rounds
+// of kicks.
 #ifndef COSTATE_PLUGIN_CLI_ROBOT_OPTIONS_H_
 #define COSTATE_PLUGIN_CLI_ROBOT_OPTIONS_H_
 
 #include <costate/task.h>
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 namespace costate::cli {
@@ -14,6 +16,10 @@ void AddGoalOptions(CLI::App* command, ReachOptions* options);
 
 /// Adds the same and --time.
 void AddReachOptions(CLI::App* command, ReachOptions* options);
+
+/// Adds --hops; TakeHops puts it in the place of the task's <hopping>, where it is said.
+void AddHopsOption(CLI::App* command, std::optional<int>* hops);
+void TakeHops(std::optional<int> hops, Task* task);
 
 /// The task of a file, or of a robot and what it shall reach.
 /// @throws Error{kInvalidArgument} for a task file with options that say something else than by default.

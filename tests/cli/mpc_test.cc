@@ -212,6 +212,46 @@ TEST(CliMpc, FailsAsOptimizeDoesWhenTheFirstPlanDoes) {
   EXPECT_TRUE(Has(diverged.out, "The robot did not move, and nothing was saved.\n"));
 }
 
+// the first plan, as that of costate optimize
+TEST(CliMpc, LeavesOutRoundsOfKicksWhenToldSo) {
+  TemporaryFolder folder;
+  const auto first_plan = [&](const std::string& hopping, const std::vector<std::string>& options) {
+    std::vector<std::string> words{"mpc",
+                                   WriteMpcTask(folder,
+                                                "<constraint name='far' qpos='all' equals='100' when='end'/><solver "
+                                                "iterations='30'/>" +
+                                                    hopping),
+                                   "--time",
+                                   "0.02",
+                                   "--out",
+                                   folder.File("run"),
+                                   "--force",
+                                   "--no-plots"};
+    words.insert(words.end(), options.begin(), options.end());
+    const std::string out = Costate(words).out;
+    const std::size_t begin = out.find("  first plan ");
+    return begin == out.npos ? out : out.substr(begin, out.find('\n', begin) - begin);
+  };
+  const std::string one = first_plan("<hopping rounds='0'/>", {}), hopped = first_plan("<hopping rounds='2'/>", {});
+  EXPECT_NE(one, hopped);
+  EXPECT_EQ(first_plan("<hopping rounds='2'/>", {"--hops", "0"}), one);
+  EXPECT_EQ(ReadRecord(folder.File("run")).settings.at("hops"), "0");
+  EXPECT_EQ(first_plan("", {"--hops", "2"}), hopped);
+  EXPECT_EQ(Costate({"mpc", WriteMpcTask(folder), "--hops", "-1", "--no-save"}).exit_code, 2);
+}
+
+// where the first plan takes longer than anyone waits in silence
+TEST(CliMpc, SaysHowToEndALongFirstPlan) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder, "<solver iterations='1000000' threads='1'/>");
+  Process process({COSTATE_PROGRAM, "mpc", task, "--hops", "1000000", "--no-save"});
+  usleep(4000000);
+  process.Signal(SIGINT);
+  const ProcessResult result = process.Wait();
+  EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "  --hops 0 leaves rounds of kicks out; Ctrl-C ends before the robot moves\n"));
+}
+
 TEST(CliMpc, SaysThatThereIsNothingToSave) {
   TemporaryFolder folder;
   const ProcessResult result = Costate({"mpc", WriteMpcTask(folder), "--time", "0.1", "--push", "link", "1e300", "0",
