@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -64,7 +65,8 @@ not with <time>: solves that leave the cost aside for a motion nearby that keeps
 --iterations for themselves, 1200 at most.
 
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;
-"elsewhere" tells how much of the gain over the guess is kept there, by the same controls or with feedback, whichever is better.
+"elsewhere" tells how much of the gain over the task's guess is kept there, by the same controls or with feedback, whichever is better;
+where that guess costs hardly more than the motion (by 5 %), how much more the motion costs there.
 
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
@@ -96,7 +98,18 @@ Level ToLevel(const std::string& word) {
   return Level::kBest;
 }
 
-Task MakeTask(const OptimizeOptions& options) {
+// of the motion that the task itself begins with; NaN where it has none, or one of another length
+double GuessCost(const Task& task) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (task.free_time.longest > 0 || task.sampling.iterations > 0) return kNone;
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  Trajectory motion;
+  if (!simulator.Rollout(task.x0, task.U_guess, &motion).ok()) return kNone;
+  return TotalCost(*task.cost, motion, simulator.knot_time());
+}
+
+// own_guess: what the task's guess costs where a run takes its place
+Task MakeTask(const OptimizeOptions& options, double* own_guess) {
   Task task = LoadTaskOrReach(options.input, options.reach);
   if (options.iterations) task.solver.iterations = *options.iterations;
   if (options.tolerance) task.solver.tolerance = *options.tolerance;
@@ -115,7 +128,10 @@ Task MakeTask(const OptimizeOptions& options) {
   if (options.second_order) task.solver.second_order = true;
   if (!options.derivative.empty()) task.solver.derivative.level = ToLevel(options.derivative);
   if (options.derivative_every) task.solver.derivative_every = *options.derivative_every;
-  if (!options.resume.empty()) Resume(ReadRecord(options.resume), options.resume, &task);
+  if (!options.resume.empty()) {
+    *own_guess = GuessCost(task);
+    Resume(ReadRecord(options.resume), options.resume, &task);
+  }
   return task;
 }
 
@@ -199,24 +215,34 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
   return callbacks;
 }
 
+// where a solve began: from a run, in the place of the task's guess
+struct Beginning {
+  bool resumed = false;
+  double own_guess = 0;  // what that costs; NaN: not known
+};
+
 // the motion in other simulations: told, and into the record
-void LookForExploits(const Task& task, const SolveResult& result, Record* record) {
-  const ExploitCheck check = CheckExploit(task.ToProblem(), result.trajectory, result.policy, result.initial_cost);
+void LookForExploits(const Task& task, const SolveResult& result, const Beginning& begin, Record* record) {
+  const bool known = !begin.resumed || std::isfinite(begin.own_guess);
+  const ExploitCheck check = CheckExploit(task.ToProblem(), result.trajectory, result.policy,
+                                          begin.resumed && known ? begin.own_guess : result.initial_cost,
+                                          known ? "the guess" : "where it was resumed");
   fmt::print("  elsewhere     ");
   for (std::size_t k = 0; k < check.variants.size(); k++) {
     const SimulationVariant& v = check.variants[k];
     fmt::print("{}{} {}", k == 0 ? "" : ", ", v.name,
                !std::isfinite(v.kept) ? "fails"
+               : check.of_cost        ? fmt::format("{:+.3g} %", std::round(1e4 * (1 - v.kept)) / 100 + 0.0)
                : v.kept < 0           ? "none"
                : v.kept > 1.0005      ? "all"
                                       : fmt::format("{:.3g} %", 100 * v.kept));
     std::string name = "exploit_check_" + v.name;
     std::replace(name.begin(), name.end(), ' ', '_');
     record->settings[name] =
-        fmt::format("cost {:.10g} under the same controls, {:.10g} with feedback: {:.6g} of the gain kept", v.open_cost,
-                    v.closed_cost, v.kept);
+        fmt::format("cost {:.10g} under the same controls, {:.10g} with feedback: {:.6g} of the {} kept", v.open_cost,
+                    v.closed_cost, v.kept, check.of_cost ? "cost" : "gain");
   }
-  fmt::print(" of the gain kept\n");
+  fmt::print(" of the {}\n", check.of_cost ? "cost" : "gain kept");
   if (!check.message.empty()) record->failures.push_back("simulation: " + check.message);
 }
 
@@ -247,14 +273,17 @@ void PrintConstraints(const Task& task, const SolveResult& result) {
 
 // the motion as it is told: status, cost by term, limits
 void PrintSummary(const Task& task, const SolveResult& result, const std::vector<ContinuationStage>& stages,
-                  const Record& record, double seconds) {
+                  const Beginning& begin, const Record& record, double seconds) {
   fmt::print("\n{}: {}\n", ToString(result.status), result.message);
   // with constraints the guess may cost less, for it need not keep them
-  const std::string share = task.constraints.size() > 0
-                                ? "the guess, which need not keep the constraints, cost"
-                                : fmt::format("{:.3g} % of the guess's",
-                                              result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100);
-  fmt::print("  cost          {:.8g}, {} {:.8g}, in {} iterations and {}\n", result.cost, share, result.initial_cost,
+  const std::string from = begin.resumed ? "the resumed motion" : "the guess";
+  const std::string share =
+      task.constraints.size() > 0
+          ? from + ", which need not keep the constraints, cost"
+          : fmt::format("{:.3g} % of {}'s", result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100,
+                        from);
+  fmt::print("  cost          {:.8g}, {} {:.8g}{}, in {} iterations and {}\n", result.cost, share, result.initial_cost,
+             std::isfinite(begin.own_guess) ? fmt::format(" (the task's guess: {:.8g})", begin.own_guess) : "",
              result.iterations.size(), FormatDuration(seconds));
   for (const CostTermValue& term : record.cost_terms) fmt::print("    {:<24} {:.6g}\n", term.name, term.value);
   if (result.guess_scale < 1)
@@ -484,7 +513,8 @@ void SaveOptimized(const OptimizeOptions& options, const std::string& folder, Ta
 }
 
 int RunOptimize(const OptimizeOptions& options) {
-  Task task = MakeTask(options);
+  double own_guess = std::numeric_limits<double>::quiet_NaN();
+  Task task = MakeTask(options, &own_guess);
   ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
   if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
@@ -521,9 +551,10 @@ int RunOptimize(const OptimizeOptions& options) {
   if (times)
     fmt::print("\ntime: {:.6g} s, at {:g} a second, of {} tried\n", times->time, task.free_time.weight,
                times->trials.size());
-  PrintSummary(task, result, solution.stages, record, seconds);
+  const Beginning beginning{!options.resume.empty(), own_guess};
+  PrintSummary(task, result, solution.stages, beginning, record, seconds);
   PrintStart(task, moved);
-  if (IsBetter(result) && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, &record);
+  if (IsBetter(result) && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, beginning, &record);
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
   PrintHints(options, task, solution, record);
   if (!options.no_save) SaveOptimized(options, folder, &task, &result, &record);

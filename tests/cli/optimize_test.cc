@@ -536,6 +536,28 @@ TEST(CliOptimize, ResumesARun) {
                           "constraint 'top speed' of the run is not in the task"));
 }
 
+// What is gained is gained over the task's guess, not over the motion that a run has come to.
+TEST(CliOptimize, ComparesAResumedMotionWithTheTasksGuess) {
+  TemporaryFolder folder;
+  folder.Write("swing.xml", kSwing);
+  const std::string task = folder.Write("swing.task.xml", SwingTask("")), part = folder.File("part");
+  const ProcessResult begun = Costate({"optimize", task, "--out", part, "--no-plots", "--iterations", "2"});
+  const std::string run = folder.File("rest");
+  const ProcessResult result = Costate({"optimize", task, "--resume", part, "--out", run, "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const auto number = [](const std::string& text, const std::string& before) {
+    const std::size_t at = text.find(before);
+    return at == text.npos ? -1 : std::stod(text.substr(at + before.size()));
+  };
+  const Record record = ReadRecord(run);
+  const double cost = record.cost_per_knot.sum(), guess = number(begun.out, "% of the guess's ");
+  EXPECT_NEAR(number(result.out, "(the task's guess: "), guess, 1e-6 * guess) << result.out;
+  EXPECT_NEAR(number(result.out, "% of the resumed motion's "), ReadRecord(part).cost_per_knot.sum(), 1e-6 * guess);
+  const std::string& half = record.settings.at("exploit_check_half_the_time_step");
+  const double there = std::min(number(half, "cost "), number(half, "controls, "));
+  EXPECT_NEAR(number(half, "feedback: "), 1 - (there - cost) / (guess - cost), 1e-5) << half;
+}
+
 // A solve whose iterations end on the way says so, and how to go on: also of a robot without a task file, by the task
 // of its run.
 TEST(CliOptimize, TellsThatMoreIterationsLeadFurther) {
