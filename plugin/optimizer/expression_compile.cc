@@ -214,7 +214,7 @@ class ExpressionCompiler {
     if (end == at_ || end - at_ > 6) Fail("expected a whole number");
     const int index = std::atoi(text_.substr(at_, end - at_).c_str());
     if (index >= static_cast<int>(size)) {
-      Fail(fmt::format("there are {}, counted from 0", Count(static_cast<long>(size), "entry")));
+      Fail(fmt::format("it has {}, counted from 0", Count(static_cast<long>(size), "entry")));
     }
     at_ = end;
     return index;

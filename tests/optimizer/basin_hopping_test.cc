@@ -443,20 +443,21 @@ TEST_F(BasinHopping, TriesPeriodicControlsWhereTheGuessStays) {
   EXPECT_TRUE(none(solve("4", "<guess ctrl='0'/><constraint qpos='x' lower='-9' upper='9'/>")));
 }
 
-// Three links in water swim by a wave that travels along them, which sampling about rest does not find in ten rounds;
-// rounds of kicks go on as long as each leads on by more than a hundredth.
+// Three links in water, by actuators that no servos are made of, swim by a wave that travels along them, which sampling
+// about rest does not find in ten rounds; rounds of kicks go on as long as each leads on by more than a hundredth.
 TEST_F(BasinHopping, TriesWavesAlongChains) {
   const support::TemporaryFolder folder;
   const std::string link = "<geom type='capsule' fromto='0 0 0 -1 0 0' size='.1' density='1000'/>";
   folder.Write(
       "swimmer.xml",
       "<mujoco><option timestep='.01' density='4000' viscosity='.1' integrator='RK4' gravity='0 0 0'/><default>"
-      "<joint armature='.1'/><geom contype='0' conaffinity='0'/></default><worldbody><body name='head'><joint name='x' type='slide' axis='1 0 0'/>"
+      "<joint armature='.1'/><general gear='150' ctrlrange='-1 1' biastype='affine'/></default>"
+      "<worldbody><body name='head'><joint name='x' type='slide' axis='1 0 0'/>"
       "<joint name='y' type='slide' axis='0 1 0'/><joint name='turn' axis='0 0 1'/>" +
           link + "<body pos='-1 0 0'><joint name='a' axis='0 0 1'/>" + link +
           "<body pos='-1 0 0'><joint name='b' axis='0 0 1'/>" + link +
-          "</body></body></body></worldbody><actuator><motor joint='a' gear='150' ctrlrange='-1 1'/><motor "
-          "joint='b' gear='150' ctrlrange='-1 1'/></actuator></mujoco>");
+          "</body></body></body></worldbody><actuator><general joint='a'/><general "
+          "joint='b'/></actuator></mujoco>");
   Task task = LoadTask(folder.Write(
       "swim.xml",
       "<task model='swimmer.xml' horizon='4' controlstep='4'><guess ctrl='0'/><cost name='speed' subtree='head' "
