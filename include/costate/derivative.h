@@ -92,7 +92,9 @@ struct LinearizeOptions {
   int substeps = 1;      ///< engine steps a control interval: each is linearized where the engine's own before it ends
   bool sensors = true;   ///< also C and D
   bool centered = true;  ///< differences: centred (twice the cost, two digits more) or forward
-  double eps = 0;  ///< step nudges; 0: 1e-6, centred unconverged 6e-6; kBest's last resort extrapolates from 3.2e-5
+  /// Step nudges; 0: 1e-6, centred unconverged 6e-6; kBest's last resort extrapolates from 3.2e-5, of controls that move
+  /// little from further.
+  double eps = 0;
   bool converge = true;  ///< differences: solver converged to rounding, warm-started at the solution of the point
   /// Width of the switch of constraint rows [m/s^2, rad/s^2], 0: none. The derivative is then not that of the step: a
   /// row acts by a share that goes from 0 to 1 over the width. Level 1 alone, without noslip and parameters; the

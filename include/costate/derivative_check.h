@@ -24,7 +24,7 @@ struct ReferenceDerivative {
 struct ReferenceOptions {
   int substeps = 1;  ///< as in LinearizeOptions: through the points of the engine's own steps
   bool sensors = true;
-  double eps_max = 3.2e-5;  ///< largest nudge
+  double eps_max = 3.2e-5;  ///< largest nudge, but for controls and activations that move the state by less than it
   int sizes = 6;  ///< nudges eps_max / 2^k, k = 0 … sizes-1; smaller ones are added where large ones cross a switch
   /// Called after each column, of which the order is such that the first few are of all kinds; false stops.
   std::function<bool(int done, int total)> progress = nullptr;
@@ -33,7 +33,7 @@ struct ReferenceOptions {
 /// Differences the whole interval, each step converged to rounding from a warm start at the solution.
 /// One-sided at the edge of a clamp of controls or activations, as Linearize. A column's step sizes at or above one
 /// whose stencil shows another active set (contacts, constraint states, force limits, tendon paths, yield) are dropped.
-/// Cost: 2 · sizes · (ndx + nu) intervals. Throws as Linearize.
+/// Cost: 2 · sizes · (ndx + nu) intervals, and 6 for each control or activation that moves little. Throws as Linearize.
 ReferenceDerivative Reference(const mjModel* model, const mjData* data, const ReferenceOptions& options = {});
 
 /// One entry of a matrix, named.

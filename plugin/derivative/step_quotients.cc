@@ -22,6 +22,9 @@ constexpr double kPoor = 1e-7;          // likewise: more, and rounding may have
 constexpr double kNear = 10;            // error bars, beyond which wider nudges tell of another piece
 constexpr double kOpen = 1e-3;          // of the largest number of its part, by which a row's quotients may disagree
 constexpr double kModelNoise = 1e-15;   // of the largest of a part: rounding of models that are moved
+constexpr double kMostWide = 256;       // of the usual nudge, times what the input is worth …
+constexpr double kLeastWide = 8;        // … and less is not worth its steps
+constexpr int kWideSizes = 3;           // of these
 constexpr double kNoiseNudge = 1e-11;   // squared, times the curvature of the stiffest contact, it is below rounding
 constexpr double kBeside = 1e-6;        // from the point, as far as nudges are: there the solver has some way to go
 
@@ -46,11 +49,14 @@ StepQuotients::StepQuotients(const mjModel* model, int substeps, Beside beside, 
       minus_(dims_.nx),
       plus_sensors_(ns_),
       minus_sensors_(ns_),
-      quotients_(dims_.ndx + ns_, sizes + kExtraSizes),
-      bends_(quotients_.rows(), quotients_.cols()),
       half_(dims_.ndx),
-      left_(dims_.nv, quotients_.cols()),
       parts_{dims_.nv, dims_.nv, dims_.na} {
+  for (Table& table : tables_) {
+    const int most = &table == tables_ ? sizes + kExtraSizes : kWideSizes;
+    table.quotients.resize(rows(), most);
+    table.bends.resize(rows(), most);
+    table.left.resize(dims_.nv, most);
+  }
   if (beside == Beside::kSensors) parts_.insert(parts_.end(), model->sensor_dim, model->sensor_dim + model->nsensor);
   if (beside == Beside::kAcceleration) parts_.push_back(dims_.nv);
 }
@@ -155,17 +161,18 @@ void StepQuotients::MeasureNoise(int samples) {
   noise_.tail(ns_) += kUnitRoundoff * sensors_.cwiseAbs();
 }
 
-// quotients_.col(k), place(size, sign) puts what is nudged into data; returns the first size that is of use, up to
-// which the stencil leaves the smooth piece, or the column's
+// fills column k of the table, place(size, sign) puts what is nudged into data; returns the first size that is of use, up
+// to which the stencil leaves the smooth piece, or the column's
 template <typename Place>
 int StepQuotients::Quotient(const Place& place, const Column& column, int k) {
   const Side side = column.side;
   const double eps = std::ldexp(column.eps, -k);
   const VectorXd *x1 = &here_, *x0 = &here_, *s1 = &here_sensors_, *s0 = &here_sensors_;
-  const SwitchSet* piece = !column.corner ? &base_ : k > 0 ? &piece_ : nullptr;
+  const SwitchSet* piece = !column.corner ? &base_ : k > 0 || column.wide ? &piece_ : nullptr;
+  Table& to = table(column);
   const char* change = nullptr;
   bool usable = true;
-  left_.col(k).setZero();
+  to.left.col(k).setZero();
   for (int sign : {1, -1}) {
     if (side == (sign > 0 ? Side::kBackward : Side::kForward)) continue;
     VectorXd* next = sign > 0 ? &plus_ : &minus_;
@@ -174,8 +181,8 @@ int StepQuotients::Quotient(const Place& place, const Column& column, int k) {
     Interval(next, sensors, &stencil_set_);
     (sign > 0 ? x1 : x0) = next;
     (sign > 0 ? s1 : s0) = sensors;
-    NoteChoices(k);
-    NoteLeft(k);
+    NoteChoices(k, &to);
+    NoteLeft(k, &to.left);
 
     // on a clamp's corner the nudges are compared among themselves, but for what a clamp has no part in
     if (piece != nullptr && change == nullptr) change = stencil_set_.DifferenceFrom(*piece);
@@ -184,16 +191,17 @@ int StepQuotients::Quotient(const Place& place, const Column& column, int k) {
       usable = false;
     }
   }
-  if (side != Side::kCentered) piece_ = stencil_set_;
+  if (side != Side::kCentered && !column.wide) piece_ = stencil_set_;
   const double h = side == Side::kCentered ? 2 * eps : eps;
-  auto quotient = quotients_.col(k);
+  auto quotient = to.quotients.col(k);
   FineStateQuotient(local_.get(), dims_, *x1, *x0, h, quotient.head(dims_.ndx));
   quotient.tail(ns_) = (*s1 - *s0) / h;
   if (side == Side::kCentered) {
-    FineStateQuotient(local_.get(), dims_, *x1, here_, eps, bends_.col(k).head(dims_.ndx));
+    auto bend = to.bends.col(k);
+    FineStateQuotient(local_.get(), dims_, *x1, here_, eps, bend.head(dims_.ndx));
     FineStateQuotient(local_.get(), dims_, here_, *x0, eps, half_);
-    bends_.col(k).head(dims_.ndx) -= half_;
-    bends_.col(k).tail(ns_) = (*s1 + *s0 - 2 * here_sensors_) / eps;
+    bend.head(dims_.ndx) -= half_;
+    bend.tail(ns_) = (*s1 + *s0 - 2 * here_sensors_) / eps;
   }
   if (change == nullptr) return column.first;
   switched_ = change;
@@ -202,7 +210,7 @@ int StepQuotients::Quotient(const Place& place, const Column& column, int k) {
 
 // What is left of r after the solver, over what resists each dof: M alone and the rows that push. A motor against a row
 // that hardly yields may move its dof by less than the solver ends at, and then it seems not to move at all.
-void StepQuotients::NoteLeft(int k) {
+void StepQuotients::NoteLeft(int k, MatrixXd* left) {
   const mjModel* m = local_.get();
   const mjData* d = data_;
   const bool one_search = substeps_ == 1 && m->opt.integrator != mjINT_RK4 && !IsDiscrete(m);
@@ -218,7 +226,7 @@ void StepQuotients::NoteLeft(int k) {
     if (d->efc_state[row] != mjCNSTRSTATE_QUADRATIC && d->efc_state[row] != mjCNSTRSTATE_CONE) continue;
     ForJacobianRow(m, d, row, [&](int dof, double J) { stiffness_[dof] += d->efc_D[row] * J * J; });
   }
-  left_.col(k) = left_.col(k).cwiseMax(residual_.cwiseAbs().cwiseQuotient(stiffness_));
+  left->col(k) = left->col(k).cwiseMax(residual_.cwiseAbs().cwiseQuotient(stiffness_));
 }
 
 // what that makes of a row of q' or v', at the two neighbouring sizes where it is least: an extrapolation is made of
@@ -226,24 +234,25 @@ void StepQuotients::NoteLeft(int k) {
 double StepQuotients::Left(const Column& column, int row) const {
   if (row >= 2 * dims_.nv) return 0;
   const double h = local_.get()->opt.timestep, sides = column.side == Side::kCentered ? 2 : 1;
-  const auto at = [&](int k) { return left_(row % dims_.nv, k) / (sides * std::ldexp(column.eps, -k)); };
+  const auto at = [&](int k) { return table(column).left(row % dims_.nv, k) / (sides * std::ldexp(column.eps, -k)); };
   double least = kInf;
   for (int k = column.first + 1; k < column.end; ++k) least = std::min(least, std::max(at(k - 1), at(k)));
   return least * (row < dims_.nv ? h * h : h);
 }
 
 // a sensor that a nudge turns to other contacts says nothing over that size, and nothing else does
-void StepQuotients::NoteChoices(int k) {
+void StepQuotients::NoteChoices(int k, Table* table) {
   const mjModel* m = local_.get();
   for (int i = 0; i < m->nsensor && beside_ == Beside::kSensors; ++i) {
     if (!ChoosesContacts(m, i) || stencil_set_.SameChoice(base_, i)) continue;
-    std::fill_n(chosen_.begin() + m->sensor_adr[i], m->sensor_dim[i], k + 1);
+    std::fill_n(table->chosen.begin() + m->sensor_adr[i], m->sensor_dim[i], k + 1);
   }
 }
 
 // whether the last two of k quotients, of which the last is over eps, say that the function bends within eps
 bool StepQuotients::Bends(int k, double eps) const {
-  const auto last = quotients_.col(k - 1), before = quotients_.col(k - 2);
+  const MatrixXd& quotients = tables_[0].quotients;
+  const auto last = quotients.col(k - 1), before = quotients.col(k - 2);
   const double allowed = kQuotientBend * last.cwiseAbs().maxCoeff();
   return ((last - before).cwiseAbs() - 2 * noise_ / eps).maxCoeff() > allowed;
 }
@@ -251,10 +260,10 @@ bool StepQuotients::Bends(int k, double eps) const {
 // Half of the jump of the slope at the point, of which centred quotients see the mean at every size: slopes forwards
 // and backwards differ by J + c e + …, J = 2 D(e/2) − D(e). The least of all sizes, as far as it is no noise; of two
 // neighbours the larger one, since what else is in D may take J away at one size.
-double StepQuotients::Corner(int row, int first, int count, double noise) const {
+double StepQuotients::Corner(const MatrixXd& bends, int row, int first, int count, double noise) const {
   double least = kInf, before = kInf;
   for (int k = first + 1; k < first + count; ++k) {
-    const double jump = std::abs(2 * bends_(row, k) - bends_(row, k - 1));
+    const double jump = std::abs(2 * bends(row, k) - bends(row, k - 1));
     const double seen = std::max(0.0, jump / 2 - kCornerNoise * noise * std::ldexp(1.0, k - first));
     least = std::min(least, count > 2 ? std::max(seen, before) : seen);
     before = seen;
@@ -263,6 +272,7 @@ double StepQuotients::Corner(int row, int first, int count, double noise) const 
 }
 
 StepQuotients::Column StepQuotients::Differences(int col, double eps_max, double sure) {
+  Clear();
   Column column;
   column.eps = eps_max;
   column.side = stencil_.ColumnSide(local_, col, true, &column.eps);
@@ -270,11 +280,79 @@ StepQuotients::Column StepQuotients::Differences(int col, double eps_max, double
   column.corner = column.side != Side::kCentered && stencil_.OnEdge(local_, col);
   here_ = next_;
   here_sensors_ = sensors_;
-  const auto place = [&](int k, int sign) {
-    stencil_.Restore(local_.get(), data_, col, sign * std::ldexp(column.eps, -k));
+  const auto place = [&](const Column& nudged) {
+    return [this, col, eps = nudged.eps](int k, int sign) {
+      stencil_.Restore(local_.get(), data_, col, sign * std::ldexp(eps, -k));
+    };
   };
-  Ladder(place, sure, &column);
+
+  // the first tells how far the input moves the state
+  column.first = Quotient(place(column), column, column.end++);
+  const bool usable = column.first == 0 && StatusOfWarnings(data_) == StepStatus::kOk;
+  const double wide = usable ? WideEps(column, col, eps_max) : 0;
+  if (wide > 0) {
+    wide_ = column;
+    wide_.wide = true;
+    wide_.eps = wide;
+    wide_.end = 0;
+    if (Widen(place(wide_), column, sure)) return column;
+  }
+  Ladder(place(column), sure, &column);
+  if (column.first > 0) wide_.end = wide_.first;  // not the piece of the usual ones
   return column;
+}
+
+// (D7) how far the input of the column goes until it moves the state by `effect`; 0 where that is not much further
+double StepQuotients::WideEps(const Column& column, int col, double effect) const {
+  if (col < 2 * dims_.nv) return 0;
+  double moves = 0;  // q' and v', by a unit
+  const auto quotient = tables_[0].quotients.col(0);
+  if (substeps_ > 0) moves = Largest(quotient.head(2 * dims_.nv));
+  else if (beside_ == Beside::kAcceleration) moves = local_.get()->opt.timestep * Largest(quotient.tail(ns_));
+  else return 0;
+  const double most = std::min(kMostWide * stencil_.Worth(local_, col), effect / (column.eps * moves));
+  double eps = std::ldexp(column.eps, std::ilogb(std::max(1.0, most)));
+  const auto beyond = [&] {
+    double inside = eps;
+    return stencil_.ColumnSide(local_, col, true, &inside) != column.side || inside < eps;
+  };
+  while (eps > column.eps && beyond()) eps /= 2;
+  return eps >= kLeastWide * column.eps ? eps : 0;
+}
+
+// wide_, unless something switches; are all rows as sure by that as is wanted?
+template <typename Place>
+bool StepQuotients::Widen(const Place& place, const Column& usual, double sure) {
+  bool found = false;
+  while (wide_.end < kWideSizes && !found) {
+    switched_ = nullptr;
+    Quotient(place, wide_, wide_.end++);
+    if (StatusOfWarnings(data_) != StepStatus::kOk) {  // a step that fails there says nothing of the point
+      ClearWarnings(data_);
+      wide_.end = 0;
+    }
+    if (switched_ != nullptr) wide_.end = 0;
+    if (wide_.end == 0) break;
+    found = sure > 0 && wide_.end > 1 && IsSure(wide_, sure) && Agrees(usual, sure);
+  }
+  switched_ = nullptr;
+  return found;
+}
+
+// is the first usual quotient of each row what wider ones tend to?
+bool StepQuotients::Agrees(const Column& usual, double sure) const {
+  int begin = 0;
+  for (const int rows : parts_) {
+    const double scale = Largest(tables_[0].quotients.col(0).segment(begin, rows));
+    for (int row = begin; row < begin + rows; ++row) {
+      const double value = RowOf(wide_, row, false).value, noise = 2 * noise_[row] / usual.eps;
+      const double apart = std::abs(tables_[0].quotients(row, 0) - value);
+      const double bend = std::abs(tables_[1].quotients(row, 0) - value);
+      if (apart > std::max({sure * scale, kSureNoise * noise, bend})) return false;
+    }
+    begin += rows;
+  }
+  return true;
 }
 
 StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach) {
@@ -289,6 +367,7 @@ StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, in
     local_.KeepActivationBranches();
     stencil_.Restore(local_.get(), data_, -1, 0);
   };
+  Clear();
   place(0, 0);
   Interval(&here_, &here_sensors_, &stencil_set_);
   Ladder(place, 0, &column);
@@ -300,13 +379,17 @@ StepQuotients::Column StepQuotients::Differences(ParameterStencils* stencils, in
   return WhyOpen(all) == nullptr ? all : column;
 }
 
-// from large to small; a switch makes all sizes down to there useless
+void StepQuotients::Clear() {
+  switched_ = nullptr;
+  wide_ = Column();
+  for (Table& table : tables_) table.chosen.assign(ns_, 0);
+}
+
+// on from large to small; a switch makes all sizes down to there useless
 template <typename Place>
 void StepQuotients::Ladder(const Place& place, double sure, Column* column) {
-  int k = 0;
-  switched_ = nullptr;
-  chosen_.assign(ns_, 0);
-  const int most = static_cast<int>(quotients_.cols());
+  int k = column->end;
+  const int most = static_cast<int>(tables_[0].quotients.cols());
   const auto wanted = [&] {
     if (sure > 0 && k - column->first >= kUsable && IsSure(*column, sure)) return false;
     return k < sizes_ || (k < most && (k - column->first < kUsable || Bends(k, std::ldexp(column->eps, 1 - k))));
@@ -323,7 +406,7 @@ bool StepQuotients::IsSure(const Column& column, double sure) const {
   int begin = 0;
   for (const int rows : parts_) {
     if (rows == 0) continue;
-    const double scale = quotients_.block(begin, column.end - 1, rows, 1).cwiseAbs().maxCoeff();
+    const double scale = Largest(table(column).quotients.col(column.end - 1).segment(begin, rows));
     for (int row = begin; row < begin + rows; ++row) {
       const double noise = 2 * noise_[row] / std::ldexp(column.eps, 1 - column.end);
       if (Row(column, row, false).error > std::max(sure * scale, kSureNoise * noise)) return false;
@@ -334,25 +417,37 @@ bool StepQuotients::IsSure(const Column& column, double sure) const {
 }
 
 Extrapolation StepQuotients::Row(const Column& column, int row, bool corner) const {
+  const Extrapolation usual = RowOf(column, row, corner);
+  if (column.wide || wide_.end < 2) return usual;
+  const Extrapolation wide = RowOf(wide_, row, corner);
+  return wide.error < usual.error && std::abs(wide.value - usual.value) <= usual.error ? wide : usual;
+}
+
+// the first size of the column that is of use to a row
+int StepQuotients::FirstOf(const Column& column, int row) const {
+  return row < dims_.ndx ? column.first : std::max(column.first, table(column).chosen[row - dims_.ndx]);
+}
+
+Extrapolation StepQuotients::RowOf(const Column& column, int row, bool corner) const {
   if (column.side == Side::kNone) return {0, 0};
-  const int begin = row < dims_.ndx ? column.first : std::max(column.first, chosen_[row - dims_.ndx]);
+  const int begin = FirstOf(column, row);
   const int count = column.end - begin;
   if (count < 2) return {0, kInf};
   const bool centered = column.side == Side::kCentered;
   const double h = (centered ? 2 : 1) * std::ldexp(column.eps, -begin), noise = 2 * noise_[row] / h;
   double values[32];
-  for (int k = 0; k < count; ++k) values[k] = quotients_(row, begin + k);
+  for (int k = 0; k < count; ++k) values[k] = table(column).quotients(row, begin + k);
   Extrapolation e = Extrapolate(values, count, centered, noise);
   if (e.bends && corner) e.error = BendError(values, count, e, noise);
-  if (centered && corner) e.error = std::max(e.error, Corner(row, begin, count, noise));
+  if (centered && corner) e.error = std::max(e.error, Corner(table(column).bends, row, begin, count, noise));
   if (corner) e.error = std::max(e.error, Left(column, row));
   return e;
 }
 
 Extrapolation StepQuotients::Extrapolated(const Column& column, int row, double noise) const {
   double values[32];
-  const int begin = row < dims_.ndx ? column.first : std::max(column.first, chosen_[row - dims_.ndx]);
-  for (int k = begin; k < column.end; ++k) values[k - begin] = quotients_(row, k);
+  const int begin = FirstOf(column, row);
+  for (int k = begin; k < column.end; ++k) values[k - begin] = table(column).quotients(row, k);
   return Extrapolate(values, column.end - begin, column.side == Side::kCentered, std::ldexp(noise, begin));
 }
 
@@ -366,9 +461,8 @@ void StepQuotients::Fill(const Column& column, double nudge, VectorXd* values, V
   for (const int size : parts_) {
     double last = kInf;
     if (size > 0 && column.end - column.first > 1) {
-      last = (quotients_.block(begin, column.end - 1, size, 1) - quotients_.block(begin, column.end - 2, size, 1))
-                 .cwiseAbs()
-                 .maxCoeff();
+      const MatrixXd& quotients = table(column).quotients;
+      last = Largest((quotients.col(column.end - 1) - quotients.col(column.end - 2)).segment(begin, size));
     }
     for (int row = begin; row < begin + size; ++row) {
       const double noise = std::min(2 * noise_[row] / h, std::ldexp(last, 1 - column.end));
@@ -441,7 +535,7 @@ const char* StepQuotients::WhyOpen(const Column& column) const {
       const double error = Row(column, row, false).error;
       if (!std::isfinite(error)) return "which contacts a sensor reads";
       if (error > allowed) return "differences that do not settle";
-      if (centered && Corner(row, column.first, column.end - column.first,
+      if (centered && Corner(table(column).bends, row, column.first, column.end - column.first,
                              noise * std::ldexp(1.0, column.first + 1 - column.end)) > allowed)
         return "a corner";
     }
@@ -455,7 +549,7 @@ double StepQuotients::Value(const Column& column, int row, double eps) const {
   const Extrapolation e = Row(column, row, false);
   if (std::isfinite(e.error)) return e.value;
   const int nearest = static_cast<int>(std::lround(std::log2(column.eps / eps)));
-  return quotients_(row, std::clamp(nearest, 0, column.end - 1));
+  return table(column).quotients(row, std::clamp(nearest, 0, column.end - 1));
 }
 
 }  // namespace costate

@@ -36,12 +36,13 @@ class StepQuotients {
     bool row = false;                ///< … and where a row of constraint ends
     int first = 0, end = 0;          ///< sizes eps / 2^k that are of use: first ≤ k < end
     const char* switched = nullptr;  ///< what kind of switch made larger ones useless
+    bool wide = false;               ///< beyond the usual ones, (D7)
     bool smooth() const { return side == Side::kNone || end - first >= 2; }
   };
 
-  /// Quotients from nudges of `eps_max` down. @param col  as in MoveColumn. @param sure  fraction of the largest number
-  /// of each part of the rows (q', v', act', each sensor): once all are as sure as that, smaller nudges are left out;
-  /// 0: never
+  /// Quotients from nudges of `eps_max` down, and from wider ones of an input that moves little, (D7).
+  /// @param col  as in MoveColumn. @param sure  fraction of the largest number of each part of the rows (q', v', act',
+  /// each sensor): once all are as sure as that, smaller nudges are left out; 0: never
   Column Differences(int col, double eps_max, double sure);
 
   /// All rows of the column of parameter k, by models moved along it, (D5). @pre Begin had the model of `stencils`.
@@ -64,7 +65,22 @@ class StepQuotients {
   int rows() const { return dims_.ndx + ns_; }
 
  private:
+  struct Table {
+    MatrixXd quotients;       // (ndx + ns) × sizes
+    MatrixXd bends;           // likewise: the quotient forwards less that backwards, of centred ones
+    MatrixXd left;            // nv × sizes: of each dof's acceleration, what the solver has not found
+    std::vector<int> chosen;  // of each sensor's number: the first size up to which it reads the contacts of the point
+  };
+
   Column Differences(ParameterStencils* stencils, int k, ParameterStencils::Reach reach);
+  Table& table(const Column& column) { return tables_[column.wide]; }
+  const Table& table(const Column& column) const { return tables_[column.wide]; }
+  int FirstOf(const Column& column, int row) const;
+  double WideEps(const Column& column, int col, double effect) const;
+  template <typename Place>
+  bool Widen(const Place& place, const Column& usual, double sure);
+  bool Agrees(const Column& usual, double sure) const;
+  Extrapolation RowOf(const Column& column, int row, bool corner) const;
   Extrapolation Extrapolated(const Column& column, int row, double noise) const;
   void Fill(const Column& column, double nudge, VectorXd* values, VectorXd* errors) const;
   const char* WhyOpen(const Column& column) const;
@@ -76,11 +92,12 @@ class StepQuotients {
   int Quotient(const Place& place, const Column& column, int k);
   template <typename Place>
   void Ladder(const Place& place, double sure, Column* column);
+  void Clear();
   bool Bends(int k, double eps) const;
   bool IsSure(const Column& column, double sure) const;
-  double Corner(int row, int first, int count, double noise) const;
-  void NoteChoices(int k);
-  void NoteLeft(int k);
+  double Corner(const MatrixXd& bends, int row, int first, int count, double noise) const;
+  void NoteChoices(int k, Table* table);
+  void NoteLeft(int k, MatrixXd* left);
   double Left(const Column& column, int row) const;
 
   int substeps_, sizes_;
@@ -95,14 +112,12 @@ class StepQuotients {
   VectorXd plus_, minus_, plus_sensors_, minus_sensors_;
   SwitchSet base_, stencil_set_, piece_;
   const char* switched_ = nullptr;
-  MatrixXd quotients_;  // (ndx + ns) × sizes
-  MatrixXd bends_;      // likewise: the quotient forwards less that backwards, of centred ones
+  Table tables_[2];  // of the usual nudges, and of wider ones
+  Column wide_;
   VectorXd half_;
-  MatrixXd left_;  // nv × sizes: of each dof's acceleration, what the solver has not found
   VectorXd residual_, stiffness_;
   VectorXd errors_, wider_, wider_errors_;
-  std::vector<int> parts_;   // numbers of rows that have one scale
-  std::vector<int> chosen_;  // of each sensor's number: the first size up to which it reads the contacts of the point
+  std::vector<int> parts_;  // numbers of rows that have one scale
 };
 
 }  // namespace costate

@@ -300,6 +300,14 @@ bool StepStencil::Range(const DifferenceModel& model, int col, double* value, do
   return *value >= 0 && *value <= 1;
 }
 
+double StepStencil::Worth(const DifferenceModel& model, int col) const {
+  if (col < 2 * dims_.nv || col >= dims_.ndx + dims_.nu) return 1;
+  double value = 0, lower = -kInf, upper = kInf;
+  Range(model, col, &value, &lower, &upper);
+  const double half = (upper - lower) / 2;
+  return std::isfinite(half) ? half : std::max(1.0, std::abs(value));
+}
+
 bool StepStencil::OnEdge(const DifferenceModel& model, int col) const {
   double value = 0, lower = 0, upper = 0;
   return Range(model, col, &value, &lower, &upper) && (value == lower || value == upper);

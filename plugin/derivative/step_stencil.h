@@ -124,6 +124,10 @@ class StepStencil {
   /// Side and size of the nudges of a column: inward at the edge of a clamp, smaller where the range is narrow.
   Side ColumnSide(const DifferenceModel& model, int col, bool centered, double* eps) const;
 
+  /// What a control or an activation is measured by: half of its range, where it has none its value, at least 1. 1 of
+  /// all else.
+  double Worth(const DifferenceModel& model, int col) const;
+
   /// Does the captured point lie on an edge of the range of a control or of a muscle's activation?
   bool OnEdge(const DifferenceModel& model, int col) const;
 

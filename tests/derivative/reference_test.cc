@@ -130,6 +130,25 @@ TEST_F(ReferenceTest, ItsErrorBarCoversTheErrorAgainstAClosedForm) {
   }
 }
 
+// Roundings of q' over a nudge of 3.2e-5 are larger than all that this motor does to it.
+TEST_F(ReferenceTest, JudgesAControlThatMovesLittle) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"/>
+    <worldbody><body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1" mass="2"/></body></worldbody>
+    <actuator><motor joint="rail" gear="0.001" ctrlrange="-50 50"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  support::Random random(5);
+  for (int draw = 0; draw < 20; ++draw) {
+    SetState(model.get(), data.get(), Eigen::Vector2d(random.Uniform(-10, 10), random.Uniform(-5, 5)));
+    const ReferenceDerivative reference = Reference(model.get(), data.get());
+    const Eigen::Vector2d exact = Eigen::Vector2d(0.002, 1) * 0.002 * 0.001 / 2,
+                          off = (reference.value.B - exact).cwiseAbs();
+    for (int row = 0; row < 2; ++row) {
+      EXPECT_LT(reference.B_error(row, 0), 1e-4 * exact[row]);
+      EXPECT_LE(off[row], 3 * reference.B_error(row, 0));
+    }
+  }
+}
+
 // A beam that turns about its own middle has no inverse weight there, so that the connect holds it all but rigidly: the
 // solver ends before it moves for a nudge of the motor, and that nothing moves is known no better than that.
 TEST_F(ReferenceTest, WhatTheSolverLeavesIsWithinTheBar) {

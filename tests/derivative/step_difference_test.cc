@@ -522,6 +522,60 @@ TEST_F(StepDifferenceTest, AsTheLastResortItTakesNudgesAboveRounding) {
   }
 }
 
+// Roundings of q' over 3.2e-5 are 1e-2 of what these actuators do. Level 1 of the same model without a flag that nothing
+// here depends on is the exact one.
+TEST_F(StepDifferenceTest, AsTheLastResortControlsThatMoveLittleAreNudgedFurther) {
+  for (const char* integrator : {"Euler", "implicitfast", "RK4"}) {
+    SCOPED_TRACE(integrator);
+    const ModelPtr model =
+        LoadModelFromString(std::string("<mujoco><option timestep='0.002' integrator='") + integrator +
+                            R"('><flag speculative="enable"/></option><worldbody>
+      <body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1" mass="20"/>
+        <body><joint name="arm" axis="0 1 0" damping="0.1"/><geom name="tip" size="0.1" pos="0 0 -0.5" mass="10"/>
+          <site name="tip" pos="0 0 -0.5"/></body></body></worldbody>
+      <actuator><motor joint="rail" gear="0.01"/><damper joint="arm" kv="0.003" ctrlrange="0 2"/>
+        <muscle joint="arm" lengthrange="-4 4" force="0.05" ctrlrange="0 1"/>
+        <position joint="arm" kp="0.02" ctrlrange="-1 1"/></actuator>
+      <sensor><accelerometer site="tip"/><jointactuatorfrc joint="arm"/></sensor></mujoco>)");
+    const VectorXd x = (VectorXd(5) << 3.1, 0.7, 0.4, -1.3, 0.4).finished(), u = Eigen::Vector4d(0.3, 1, 0.6, -0.2);
+    StepDerivative step[2];
+    AccelerationDerivative acceleration[2];
+    for (const int exact : {0, 1}) {
+      if (exact) model->opt.enableflags &= ~mjENBL_SPECULATIVE;
+      Linearizer linearizer(model.get());
+      linearizer.Linearize(x, u, &step[exact]);
+      linearizer.LinearizeAcceleration(x, u, &acceleration[exact]);
+      ASSERT_EQ(step[exact].coverage.Worst(), exact ? Level::kAnalytic : Level::kStep);
+    }
+    for (int c = 0; c < 4; ++c) {
+      SCOPED_TRACE(c);
+      EXPECT_TRUE(MatricesNearRelative(step[0].B.col(c).head(2), step[1].B.col(c).head(2), 3e-4));
+      EXPECT_TRUE(MatricesNearRelative(step[0].B.col(c).segment(2, 2), step[1].B.col(c).segment(2, 2), 3e-7));
+      EXPECT_TRUE(MatricesNearRelative(step[0].D.col(c), step[1].D.col(c), 3e-8));
+      EXPECT_TRUE(MatricesNearRelative(acceleration[0].u.col(c), acceleration[1].u.col(c), 3e-8));
+    }
+  }
+}
+
+// A jump that no switch tells, a thousandth of the control away: further nudges agree on another slope.
+TEST_F(StepDifferenceTest, AsTheLastResortFurtherNudgesAreTakenForThePieceOfThePointAlone) {
+  constexpr double kWeak = 1e-3;
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"/><worldbody>
+      <body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1" mass="2"/></body></worldbody>
+    <actuator><general joint="rail" gaintype="user"/></actuator></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mjcb_act_gain = [](const mjModel*, const mjData* d, int) { return std::abs(d->ctrl[0]) > 1e-3 ? 2 * kWeak : kWeak; };
+  StepDifference difference(model.get(), {}, 1);
+  StepDerivative best;
+  std::string missing;
+  difference.Linearize(model.get(), data.get(), false, &best, &missing);
+  const ReferenceDerivative reference = Reference(model.get(), data.get());
+  mjcb_act_gain = nullptr;
+  const Eigen::Vector2d exact = Eigen::Vector2d(0.002, 1) * 0.002 * kWeak / 2;
+  EXPECT_TRUE(MatricesNearRelative(best.B, exact, 1e-9));
+  EXPECT_TRUE(MatricesNearRelative(reference.value.B, exact, 1e-9));
+}
+
 // Turns are read off quaternions to their last digit, whatever their size.
 TEST_F(StepDifferenceTest, QuotientsOfTurnsKnowTheSmallestOnes) {
   const ModelPtr model =
