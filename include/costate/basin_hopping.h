@@ -50,6 +50,10 @@ struct BasinHoppingOptions {
   /// With after_stall, where the best motion touches something fixed that nothing touches at the start (but planes and
   /// height fields) and a solve without all such things is cheaper by a tenth: the first round has up to four solves
   /// more, which lead round them and then go on by the cost itself; but as with `touch`.
+  /// Otherwise, where nothing touches at the start, the best motion touches something fixed (planes and height fields,
+  /// too) and a solve without any contacts is cheaper by a tenth, or keeps constraints that the best motion misses: the
+  /// first round has one solve more from its controls. That without contacts gives up after 20 iterations (80 within
+  /// constraints) that are no better than the best motion.
   bool detour = true;
   /// Where anything may touch and after all rounds (1 or more) the best motion misses constraints, or kicked ones of
   /// less than half its cost do: up to 16 rounds more of four solves, of six times options.iterations together (at most
@@ -68,6 +72,7 @@ enum class RoundOrigin {
   kPlain,     ///< the solve as it is set, which had not led the race
   kTouching,  ///< led to what nothing had touched
   kDetour,    ///< led round what stands in the way
+  kFreed,     ///< controls of a solve without contacts
   kShooting,  ///< multiple shooting from the guess
   kBack       ///< behind the last solve, back within constraints
 };

@@ -57,6 +57,7 @@ const char* ToString(RoundOrigin origin) {
     case RoundOrigin::kPlain: return "the plain solve";
     case RoundOrigin::kTouching: return "led to contact";
     case RoundOrigin::kDetour: return "led round what is in the way";
+    case RoundOrigin::kFreed: return "controls of a solve without contacts";
     case RoundOrigin::kShooting: return "multiple shooting";
     case RoundOrigin::kBack: return "back within the constraints";
   }
@@ -205,9 +206,9 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
     const auto& [guess, origin, touch, detour] = beginnings[static_cast<std::size_t>(i)];
     const bool plain = origin == RoundOrigin::kPlain,
                leads = origin == RoundOrigin::kTouching || origin == RoundOrigin::kDetour,
-               shoots = origin == RoundOrigin::kShooting,
+               shoots = origin == RoundOrigin::kShooting, freed = origin == RoundOrigin::kFreed,
                repeats = origin == RoundOrigin::kPeriodic || origin == RoundOrigin::kServos;
-    IlqrOptions options = plain                                       ? OptionsOf(0, 0)
+    IlqrOptions options = plain || freed                              ? OptionsOf(0, 0)
                           : shoots || origin == RoundOrigin::kSampled ? options_
                           : repeats                                   ? OptionsOf(round, 0)
                           : leads                                     ? OptionsOf(round, i % 2)
@@ -221,12 +222,12 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
       options.stall_tolerance = hopping_.tolerance;
     }
     options.threads = threads;
-    options.iterations = shoots ? options_.iterations : plain || leads ? longest : most;
+    options.iterations = shoots ? options_.iterations : plain || leads || freed ? longest : most;
     options.tolerance = plain || shoots ? options_.tolerance : tolerance;
     ConstrainedOptions constrained = constrained_;
     // those of a motion that no step betters have grown without bound
     const bool astray = out_.result.status == SolveStatus::kInfeasible;
-    if (!out_.result.multipliers.empty() && !astray) constrained.multipliers = out_.result.multipliers;
+    if (!out_.result.multipliers.empty() && !astray && !freed) constrained.multipliers = out_.result.multipliers;
     if (origin == RoundOrigin::kTouching)
       return SolveTouching(problem, touch, out_.result.trajectory, options, constrained, meet);
     if (origin == RoundOrigin::kDetour) return SolveAround(problem, detour, options, constrained, meet);
@@ -323,7 +324,8 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   return Hop(tolerance);
 }
 
-BasinHoppingResult BasinHopping::GoOnFrom(SolveResult led) {
+BasinHoppingResult BasinHopping::GoOnFrom(SolveResult led, const Guess& guess) {
+  guess_ = guess;
   iterations_ = std::move(led.iterations);
   out_.result = std::move(led);
   Tell({.number = 0,
@@ -352,7 +354,10 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
         beginnings.push_back({{{}, plain_.U, &plain_}, RoundOrigin::kPlain});
       if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, RoundOrigin::kShooting});
       if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
-      if (round == 1) std::ranges::move(Around(), std::back_inserter(beginnings));
+      if (round == 1) {
+        std::vector<Beginning> ways = Around();
+        std::ranges::move(ways.empty() ? Freed() : std::move(ways), std::back_inserter(beginnings));
+      }
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
     if (round == hopping_.rounds) enough_ = kMoreIterations * static_cast<int>(iterations_.size());
@@ -424,11 +429,11 @@ BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess,
   return BasinHopping(problem, options, hopping, constrained, callback, round_callback).Run(guess);
 }
 
-BasinHoppingResult HopBehind(const Problem& problem, SolveResult led, const IlqrOptions& options,
+BasinHoppingResult HopBehind(const Problem& problem, SolveResult led, const Guess& guess, const IlqrOptions& options,
                              const BasinHoppingOptions& hopping, const IterationCallback& callback,
                              const ConstrainedOptions& constrained, const BasinHoppingCallback& round_callback) {
   CheckHopping(options, hopping);
-  return BasinHopping(problem, options, hopping, constrained, callback, round_callback).GoOnFrom(std::move(led));
+  return BasinHopping(problem, options, hopping, constrained, callback, round_callback).GoOnFrom(std::move(led), guess);
 }
 
 }  // namespace costate

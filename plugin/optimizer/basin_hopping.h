@@ -13,9 +13,10 @@ bool Races(const mjModel* model, int N, const IlqrOptions& options, const BasinH
 
 /// SolveBasinHopping behind its round 0, which `led` is: the end of a solve of this problem. Its iterations stand
 /// before those of the rounds and count among options.iterations.
+/// @param guess  where that solve began.
 ///
 /// @throws as SolveBasinHopping.
-BasinHoppingResult HopBehind(const Problem& problem, SolveResult led, const IlqrOptions& options,
+BasinHoppingResult HopBehind(const Problem& problem, SolveResult led, const Guess& guess, const IlqrOptions& options,
                              const BasinHoppingOptions& hopping, const IterationCallback& callback = {},
                              const ConstrainedOptions& constrained = {},
                              const BasinHoppingCallback& round_callback = {});

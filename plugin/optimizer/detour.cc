@@ -265,4 +265,29 @@ SolveResult SolveAround(const Problem& problem, const Detour& detour, const Ilqr
   return Solve(problem, {{}, motion.U}, options, std::ref(go_on), constrained);
 }
 
+bool Crashes(const Problem& problem, const Trajectory& motion) {
+  const mjModel* m = problem.model;
+  const DataPtr data = MakeData(m);
+  mjData* d = data.get();
+  const EngineGuard guard(d);
+  SetContext(m, d, problem.context);
+  for (int t = 0; t <= motion.N(); ++t) {
+    SetState(m, d, motion.X.col(t));
+    mj_fwdPosition(m, d);
+    if (t == 0 && d->ncon > 0) return false;
+    for (int i = 0; i < d->ncon; ++i) {
+      const mjContact& contact = d->contact[i];
+      const auto fixed = [&](int k) { return contact.geom[k] >= 0 && IsFixed(m, contact.geom[k]); };
+      if (contact.exclude == 0 && (fixed(0) || fixed(1))) return true;
+    }
+  }
+  return false;
+}
+
+ModelPtr WithoutContacts(const mjModel* model) {
+  ModelPtr without = CopyModel(model);
+  without->opt.disableflags |= mjDSBL_CONTACT;
+  return without;
+}
+
 }  // namespace costate

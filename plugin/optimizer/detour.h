@@ -1,4 +1,4 @@
-// Ways round what stands between a motion and its cost. README.md, "Ways round".
+// Ways round what stands between a motion and its cost, and out of crashes. README.md, "Ways round", "Crashes".
 #ifndef COSTATE_OPTIMIZER_DETOUR_H_
 #define COSTATE_OPTIMIZER_DETOUR_H_
 
@@ -39,6 +39,12 @@ std::vector<Detour> PlanDetours(const Problem& problem, Passage passage);
 /// @param options  options.iterations bounds the iterations in all.
 SolveResult SolveAround(const Problem& problem, const Detour& detour, const IlqrOptions& options,
                         const ConstrainedOptions& constrained, const IterationCallback& callback);
+
+/// Does nothing touch anything at the start of the motion, and something that moves something fixed at a later knot?
+bool Crashes(const Problem& problem, const Trajectory& motion);
+
+/// The model in which nothing touches.
+ModelPtr WithoutContacts(const mjModel* model);
 
 }  // namespace costate
 

@@ -26,6 +26,8 @@ constexpr double kPeriodicSize = 0.2;
 constexpr int kWaveFrequencies = 4;
 constexpr double kWaveLags[] = {1.0 / 6, -1.0 / 6, 1.0 / 4, -1.0 / 4}, kWaveSizes[] = {1, 0.3};
 constexpr double kHinders = 0.1;  // of the cost: what a motion through obstacles is to gain
+// iterations without contacts that are no better, by cost alone and within constraints, which are kept late
+constexpr int kFreeTries = 20, kFreeTriesWithin = 80;
 
 constexpr int kPieces = 6;  // straight ones of a slow kick
 
@@ -199,24 +201,32 @@ std::vector<Beginning> BasinHopping::Touching() const {
   return touching;
 }
 
+bool BasinHopping::MayLead() const {
+  return hopping_.after_stall && hopping_.detour && !interrupted_ && !HasFreeStart(problem_) && guess_.U.size() > 0 &&
+         FitSideBySide(problem_.model, problem_.N) && CanHaveContacts(problem_.model);
+}
+
+// from the guess
+SolveResult BasinHopping::SolveFromGuess(const mjModel* model, const IterationCallback& callback) const {
+  Problem problem = problem_;
+  problem.model = model;
+  IlqrOptions options = options_;
+  options.stall_tolerance = hopping_.tolerance;
+  options.tolerance = std::max(hopping_.tolerance, options_.tolerance);
+  return Solve(problem, {{}, guess_.U}, options, callback, constrained_);
+}
+
 // What stands in the way: a motion through it, if it is worth the while, is led round.
 std::vector<Beginning> BasinHopping::Around() {
   std::vector<Beginning> around;
-  const bool may = hopping_.after_stall && hopping_.detour && !interrupted_ && !HasFreeStart(problem_) &&
-                   guess_.U.size() > 0 && FitSideBySide(problem_.model, problem_.N);
-  if (!may || !CanHaveContacts(problem_.model)) return around;
+  if (!MayLead()) return around;
   const SolveResult& best = out_.result;
   const std::vector<int> obstacles = FindObstacles(problem_, best.trajectory);
   if (obstacles.empty()) return around;
   Passage passage;
   passage.model = WithoutObstacles(problem_.model, obstacles);
-  Problem problem = problem_;
-  problem.model = passage.model.get();
-  IlqrOptions options = options_;
-  options.stall_tolerance = hopping_.tolerance;
-  options.tolerance = std::max(hopping_.tolerance, options_.tolerance);
-  SolveResult through = Solve(
-      problem, {{}, guess_.U}, options, [&](const IterationRecord&) { return RecordBeside(best.cost); }, constrained_);
+  SolveResult through =
+      SolveFromGuess(passage.model.get(), [&](const IterationRecord&) { return RecordBeside(best.cost); });
   passage.gain = best.cost - through.cost;
   const bool worth = through.status != SolveStatus::kDiverged && passage.gain > kHinders * std::abs(best.cost);
   if (!worth || interrupted_) return around;
@@ -224,6 +234,25 @@ std::vector<Beginning> BasinHopping::Around() {
   for (Detour& detour : PlanDetours(problem_, std::move(passage)))
     around.push_back({{}, RoundOrigin::kDetour, {}, std::move(detour)});
   return around;
+}
+
+// What crashes hardly leaves the ground: from a motion that nothing stops, if it is worth the while.
+std::vector<Beginning> BasinHopping::Freed() {
+  if (!MayLead() || !Crashes(problem_, out_.result.trajectory)) return {};
+  const SolveResult& best = out_.result;
+  const bool missed = IsMissed();
+  const ModelPtr model = WithoutContacts(problem_.model);
+  const int tries = IsConstrained() ? kFreeTriesWithin : kFreeTries;
+  int tried = 0;
+  const auto go_on = [&](const IterationRecord& record) {
+    const bool better = missed ? record.violation < best.violation : record.cost < best.cost;
+    return RecordBeside(best.cost) && (better || ++tried < tries);
+  };
+  SolveResult freed = SolveFromGuess(model.get(), go_on);
+  const bool kept = freed.status != SolveStatus::kDiverged && freed.violation <= constrained_.tolerance;
+  const bool worth = kept && (missed || best.cost - freed.cost > kHinders * std::abs(best.cost));
+  if (!worth || interrupted_) return {};
+  return {{{{}, std::move(freed.trajectory.U)}, RoundOrigin::kFreed}};
 }
 
 bool BasinHopping::IsUntouched() const {

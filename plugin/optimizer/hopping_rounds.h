@@ -51,7 +51,7 @@ class BasinHopping {
         rounds_(hopping.rounds) {}
 
   BasinHoppingResult Run(const Guess& guess);
-  BasinHoppingResult GoOnFrom(SolveResult led);
+  BasinHoppingResult GoOnFrom(SolveResult led, const Guess& guess);
 
  private:
   void SolvePlainly(const Guess& guess);
@@ -74,6 +74,9 @@ class BasinHopping {
   void TryWaves(SamplingResult* found) const;
   std::vector<Beginning> Touching() const;
   std::vector<Beginning> Around();
+  std::vector<Beginning> Freed();
+  bool MayLead() const;
+  SolveResult SolveFromGuess(const mjModel* model, const IterationCallback& callback) const;
   bool MayShoot(bool last) const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;

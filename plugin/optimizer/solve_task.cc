@@ -88,13 +88,13 @@ SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& gue
 }
 
 // what the solve without stops has found, where it meets none: rounds of kicks follow as they would elsewhere
-void EndWithoutStops(const Task& task, const Problem& problem, SolveResult led, const TaskCallbacks& callbacks,
-                     TaskSolution* out) {
+void EndWithoutStops(const Task& task, const Problem& problem, SolveResult led, const Guess& guess,
+                     const TaskCallbacks& callbacks, TaskSolution* out) {
   if (task.hopping.rounds == 0 || !IsStuck(problem, led)) {
     out->result = std::move(led);
     return;
   }
-  BasinHoppingResult found = HopBehind(problem, std::move(led), task.solver, task.hopping, callbacks.iteration,
+  BasinHoppingResult found = HopBehind(problem, std::move(led), guess, task.solver, task.hopping, callbacks.iteration,
                                        task.constrained, callbacks.round);
   out->result = std::move(found.result);
   out->rounds = std::move(found.rounds);
@@ -141,7 +141,7 @@ void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& gue
                     (led.status == SolveStatus::kStalled && kept);
   const bool plain = task.hopping.rounds == 0 || task.hopping.after_stall;
   if (true_motion && (interrupted || (over && plain))) {
-    EndWithoutStops(task, problem, std::move(led), callbacks, out);
+    EndWithoutStops(task, problem, std::move(led), guess, callbacks, out);
     return;
   }
   led.message = "without the model's limits: " + led.message;

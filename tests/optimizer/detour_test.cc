@@ -1,10 +1,11 @@
 // Ways round: what stands in the way; sides; slopes of what leads round against differences; a puck finds its place
-// behind a wall.
+// behind a wall. Crashes: what one is; a lander leaves its own.
 #include "optimizer/detour.h"
 
 #include <costate/costate.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -141,6 +142,72 @@ TEST_F(DetourTest, APuckGoesBetweenTwoWalls) {
       "<geom name='right' type='box' size='.05 .6 .2' pos='.3 -.3 0'/>";
   EXPECT_GT(CostOf(walls, "false"), 100);
   EXPECT_LT(CostOf(walls, "true"), 5);
+}
+
+// a capsule on wide legs with an engine below that hardly tilts, its guess too weak to stop it above the ground
+Task LanderTask(const std::string& elements = "", const std::string& beside = "", const std::string& qpos = "8 20 .5",
+                const std::string& qvel = "-3 -8 0") {
+  const support::TemporaryFolder folder;
+  folder.Write("lander.xml", R"(<mujoco><option timestep=".01"/><worldbody>
+    <geom name="ground" type="plane" size="20 20 1"/>)" +
+                                 beside + R"(
+    <body name="hull"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/>
+      <joint name="pitch" axis="0 1 0"/><geom type="capsule" fromto="0 0 -1 0 0 1" size=".2" mass="100"/>
+      <geom type="box" size=".8 .1 .05" pos="0 0 -1.3" mass="10"/><site name="engine" pos="0 0 -1.2"/></body></worldbody>
+    <actuator><general name="thrust" site="engine" gear="0 0 1 0 0 0" ctrlrange=".3 2.5" gainprm="1000"/>
+      <general name="side" site="engine" gear="1 0 0 0 0 0" ctrlrange="-.1 .1" gainprm="1000"/></actuator>
+    <keyframe><key name="falling" qpos=")" +
+                                 qpos + R"(" qvel=")" + qvel + R"(" ctrl="1.08 0"/></keyframe></mujoco>)");
+  return LoadTask(folder.Write("task.xml",
+                               "<task model='lander.xml' horizon='4' controlstep='5'><start key='falling'/>"
+                               "<cost name='effort' ctrl='all' weight='1'/>"
+                               "<cost name='place' qpos='x z pitch' target='0 1.36 0' terminal='100'/>"
+                               "<cost name='rest' qvel='all' terminal='20'/>" +
+                                   elements + "</task>"));
+}
+
+// with the least thrust
+bool FallCrashes(const Task& task) {
+  const Problem problem = task.ToProblem();
+  Simulator simulator(problem.model, problem.context, problem.substeps);
+  Trajectory motion;
+  EXPECT_TRUE(simulator.Rollout(problem.x0, VectorXd{{.3, 0}}.replicate(1, task.N), &motion).ok());
+  return Crashes(problem, motion);
+}
+
+TEST_F(DetourTest, AMotionCrashesThatTouchesSomethingFixedButNothingAtItsStart) {
+  EXPECT_TRUE(FallCrashes(LanderTask()));
+  EXPECT_FALSE(FallCrashes(LanderTask("", "", "8 200 .5")));
+  // at the start on the ground, or something else there
+  EXPECT_FALSE(FallCrashes(LanderTask("", "", "8 1.34 0")));
+  const std::string other =
+      "<body pos='-5 0 0'><joint type='slide' axis='0 0 1'/><geom type='sphere' size='.1' mass='1'/></body>";
+  EXPECT_FALSE(FallCrashes(LanderTask("", other, ".09 8 20 .5", "0 -3 -8 0")));
+}
+
+TEST_F(DetourTest, NothingTouchesTheModelWithoutContacts) {
+  const Task task = LanderTask();
+  const ModelPtr without = WithoutContacts(task.model.get());
+  const DataPtr data = MakeData(without.get());
+  data->qpos[1] = -1;
+  mj_forward(without.get(), data.get());
+  EXPECT_EQ(data->ncon, 0);
+  EXPECT_EQ(task.model->opt.disableflags & mjDSBL_CONTACT, 0);
+}
+
+bool IsFreed(const BasinHoppingRound& round) { return round.origin == RoundOrigin::kFreed; }
+
+// costs about 0.5 a second of hovering, upright; on its side it costs 100 π²/8
+TEST_F(DetourTest, AGuessThatCrashesIsLeftByWayOfASolveWithoutContacts) {
+  const auto solve = [](const std::string& detour) {
+    return SolveTask(LanderTask("<hopping from='stall' rounds='1' detour='" + detour + "'/>"));
+  };
+  const TaskSolution without = solve("false"), with = solve("true");
+  EXPECT_GT(without.result.cost, 100);
+  EXPECT_TRUE(std::ranges::none_of(without.rounds, IsFreed));
+  EXPECT_LT(with.result.cost, 4);
+  ASSERT_GE(with.rounds.size(), 2u);
+  EXPECT_TRUE(IsFreed(with.rounds[1]) && with.rounds[1].better) << ToString(with.rounds[1].origin);
 }
 
 }  // namespace
