@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Wrong{"a +", "at its end: expected a number, a name or a bracket"}, Wrong{"(a", "expected ')'"},
                       Wrong{"a b", "at 'b': expected an operator"},
                       Wrong{"hafl", "no <measure> or <let> 'hafl', did you mean 'half'?"},
-                      Wrong{"v[3]", "at '3]': there are 3 entries"}, Wrong{"v[2:2]", "2:2 has no entry"},
+                      Wrong{"v[3]", "at '3]': it has 3 entries"}, Wrong{"v[2:2]", "2:2 has no entry"},
                       Wrong{"v + w[0:2]", "a sum of 3 numbers and 2 numbers"},
                       Wrong{"dot(v, a)", "dot of 3 numbers and 1 number"},
                       Wrong{"sin(a, a)", "sin takes 1 argument, not 2"},

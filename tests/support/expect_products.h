@@ -33,7 +33,10 @@ inline void ExpectProducts(const mjModel* model, Linearizer* linearizer, ConstVe
   EXPECT_TRUE(near(vjp.x, A.transpose() * lambda, A_size.transpose() * lambda_size, TangentNames(model)));
   EXPECT_TRUE(near(vjp.u, B.transpose() * lambda, B_size.transpose() * lambda_size, ControlNames(model)));
   EXPECT_EQ(vjp.qfrc.size() + vjp.xfrc.size(), 0);
-  if (matrices.C.size() == 0) EXPECT_EQ(vjp.coverage.Worst(), matrices.coverage.Worst());  // which is of sensors, too
+  // that of matrices is of sensors, too
+  if (matrices.C.size() == 0) {
+    EXPECT_EQ(vjp.coverage.Worst(), matrices.coverage.Worst());
+  }
 
   MatrixXd dx(A.cols(), 3), du(B.cols(), 3);
   for (int c = 0; c < 3; c++) {
