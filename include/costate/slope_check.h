@@ -43,7 +43,8 @@ struct SlopeCheck {
 /// Second derivatives are not compared: those of Expand are Gauss–Newton's, which no difference has.
 ///
 /// @param dt  the control interval [s].
-/// @throws Error{kDimensionMismatch} for slopes of another size, by name and knot; what the class itself throws.
+/// @throws Error{kDimensionMismatch} for slopes of another size, by name and knot, and for a motion of another model;
+///         what the class itself throws.
 /// Cost: twelve values an input and knot.
 SlopeCheck CheckSlopes(const mjModel* model, const Loss& loss, const Trajectory& motion, double dt);
 SlopeCheck CheckSlopes(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt);

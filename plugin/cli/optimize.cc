@@ -55,9 +55,9 @@ The motion that is reported and saved is always the true model's, the best that 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
 Without either, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
-a solve that stalls, ends infeasible or cannot leave its guess, the first also from periodic controls, and periodic places that motors pull
-their joints to, where the guess stays: gaits,
-round walls and frames that stand in the way, and from the controls of a solve without contacts, where nothing touches at the start.
+a solve that stalls, ends infeasible or cannot leave its guess. The first of them also begins at periodic controls and at periodic places
+that motors pull their joints to, where the guess stays: gaits; round walls and frames that stand in the way; and at the controls of a
+solve without contacts, where nothing touches at the start.
 With <time> neither; --hops 0 is one solve and no more.
 With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
 Where a motion then still misses constraints, or much cheaper ones of those rounds do, up to 16 rounds lead "back within the constraints",

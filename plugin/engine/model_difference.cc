@@ -148,10 +148,8 @@ std::string SizeDifference(const mjModel* run, const mjModel* here) {
   if (run->name != here->name) return Both(#name, run->name, here->name);
   SIZE(nbody)
   SIZE(njnt)
-  SIZE(ngeom)
-  SIZE(nsite)
-  SIZE(nmesh) SIZE(nmeshvert) SIZE(nhfield) SIZE(nhfielddata) SIZE(nflex) SIZE(npair) SIZE(nexclude) SIZE(neq)
-      SIZE(ntendon) SIZE(nwrap) SIZE(nactuator) SIZE(nout) SIZE(nmocap)
+  SIZE(ngeom) SIZE(nsite) SIZE(nmesh) SIZE(nmeshvert) SIZE(nhfield) SIZE(nhfielddata) SIZE(nflex) SIZE(npair)
+      SIZE(nexclude) SIZE(neq) SIZE(ntendon) SIZE(nwrap) SIZE(nactuator) SIZE(nout) SIZE(nmocap)
 #undef SIZE
           return "";
 }

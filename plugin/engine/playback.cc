@@ -67,16 +67,16 @@ class AllDigits {
   int before_ = 0;
 };
 
-// 0.10000000000000001 is 0.1
+// 0.10000000000000001 is 0.1; a name of digits alone stays
 std::string Shortened(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
     double value = 0;
-    out += static_cast<int>(word.size()) > std::numeric_limits<double>::digits10 && ParseNumber(word, &value)
-               ? fmt::format("{}", value)
-               : word;
+    const bool is_long = static_cast<int>(word.size()) > std::numeric_limits<double>::digits10;
+    out +=
+        is_long && word.find('.') != std::string::npos && ParseNumber(word, &value) ? fmt::format("{}", value) : word;
     if (end < text.size()) out += ' ';
     begin = end + 1;
   }

@@ -11,6 +11,8 @@
 #include "optimizer/checked_constraint.h"
 #include "optimizer/loss_check.h"
 #include "optimizer/solver_checks.h"
+#include "rollout/check_trajectory.h"
+#include "rollout/knot_beside.h"
 
 namespace costate {
 namespace {
@@ -58,15 +60,7 @@ class NudgedKnot {
 
  private:
   VectorXd At(const Values& f, ConstVectorRef x, ConstVectorRef u, ConstVectorRef s, const double* start) const {
-    return f({.t = knot_.t,
-              .N = knot_.N,
-              .time = knot_.time,
-              .dt = knot_.dt,
-              .x = x,
-              .u = u,
-              .s = s,
-              .shift = knot_.shift,
-              .start = start});
+    return f(KnotBeside(knot_, x, u, s, start));
   }
 
   const mjModel* model_;
@@ -176,13 +170,25 @@ class Comparison {
   SlopeCheck check_;
 };
 
-// of what Expand and Jacobian are given, rows that are not marked are not computed
-MatrixXd Marked(const MatrixXd& sensors, const std::vector<char>& read) {
-  MatrixXd marked = sensors;
-  for (Eigen::Index i = 0; i < marked.rows(); i++) {
-    if (!read[static_cast<std::size_t>(i)]) marked.row(i).setZero();
+// how sensors depend on x and u, and what of that a cost or constraint is given: rows that it does not mark are not
+// computed
+struct Sensing {
+  SensorMap whole, given;
+};
+
+template <typename Reader>
+Sensing SensingOf(const Reader& reader, const KnotView& knot, const Comparison& comparison) {
+  Sensing sensing;
+  if (!reader.NeedsSensors()) return sensing;
+  std::vector<char> read(static_cast<std::size_t>(knot.s.size()), 0);
+  reader.MarkSensors(&read);
+  sensing.whole = sensing.given = comparison.MakeSensorMap(knot);
+  for (Eigen::Index i = 0; i < knot.s.size(); i++) {
+    if (read[static_cast<std::size_t>(i)]) continue;
+    sensing.given.C.row(i).setZero();
+    sensing.given.D.row(i).setZero();
   }
-  return marked;
+  return sensing;
 }
 
 // Runs a gradient that a class need not have; false where it has none.
@@ -217,33 +223,21 @@ void CompareGradient(const mjModel* model, const Loss& loss, const KnotView& kno
 
 void CompareExpansion(const mjModel* model, const Cost& cost, const KnotView& knot, const VectorXd& size,
                       Comparison* comparison) {
-  const bool senses = cost.NeedsSensors(), last = knot.t == knot.N;
-  SensorMap map;
-  std::vector<char> read(static_cast<std::size_t>(knot.s.size()), 0);
-  if (senses) {
-    map = comparison->MakeSensorMap(knot);
-    cost.MarkSensors(&read);
-  }
+  const bool last = knot.t == knot.N;
+  const Sensing sensing = SensingOf(cost, knot, *comparison);
   CostExpansion stated;
-  cost.Expand(knot, Marked(map.C, read), Marked(map.D, read), &stated);
-  const NudgedKnot at(model, knot, map, size);
+  cost.Expand(knot, sensing.given.C, sensing.given.D, &stated);
+  const NudgedKnot at(model, knot, sensing.whole, size);
   const Values l = [&](const KnotView& moved) { return VectorXd::Constant(1, cost.Value(moved)); };
   comparison->State(at, l, {"lx"}, stated.lx.transpose());
-  if (!last) comparison->Control(at, l, {"lu"}, stated.lu.transpose());
-  if (!last) return;
+  if (!last) return comparison->Control(at, l, {"lu"}, stated.lu.transpose());
   if (stated.l0.size() == 0) stated.l0.setZero(comparison->ndx());
   comparison->Start(at, l, {"l0"}, stated.l0.transpose());
 }
 
 void CompareConstraint(const mjModel* model, const Constraint& constraint, const KnotView& knot, const VectorXd& sizes,
                        Comparison* comparison) {
-  const bool senses = constraint.NeedsSensors();
-  SensorMap map;
-  std::vector<char> read(static_cast<std::size_t>(knot.s.size()), 0);
-  if (senses) {
-    map = comparison->MakeSensorMap(knot);
-    constraint.MarkSensors(&read);
-  }
+  const Sensing sensing = SensingOf(constraint, knot, *comparison);
   const auto names = [&](const char* slopes) {
     std::vector<std::string> names;
     for (const std::string& component : constraint.info().components)
@@ -258,8 +252,8 @@ void CompareConstraint(const mjModel* model, const Constraint& constraint, const
 
   // columns that are left out are zero
   MatrixXd J, Ju;
-  const NudgedKnot carried(model, knot, map, sizes);
-  ConstraintJacobian(constraint, knot, Marked(map.C, read), Marked(map.D, read), comparison->ndx(), &J, &Ju);
+  const NudgedKnot carried(model, knot, sensing.whole, sizes);
+  ConstraintJacobian(constraint, knot, sensing.given.C, sensing.given.D, comparison->ndx(), &J, &Ju);
   const auto whole = [&](const MatrixXd& part, Eigen::Index cols) {
     MatrixXd all = MatrixXd::Zero(constraint.size(), cols);
     all.leftCols(part.cols()) = part;
@@ -314,7 +308,7 @@ std::string SlopeCheck::Text(int lines) const {
   if (wrong.empty()) return fmt::format("all {} slopes fit{}", judged, aside);
   std::string text = fmt::format("{} of {} slopes do not fit{}, worst first:", wrong.size(), judged, aside);
   for (const SlopeMismatch& entry : wrong) {
-    if (lines-- <= 0) return text + fmt::format("\n  …");
+    if (lines-- <= 0) return text + "\n  …";
     text += fmt::format("\n  {} by {} at knot {}: {:.9g} is stated, differences have {:.9g} ± {:.1e}", entry.slope,
                         entry.input, entry.t, entry.stated, entry.difference, entry.error_bar);
   }
@@ -322,6 +316,7 @@ std::string SlopeCheck::Text(int lines) const {
 }
 
 SlopeCheck CheckSlopes(const mjModel* model, const Loss& loss, const Trajectory& motion, double dt) {
+  CheckTrajectory(model, motion);
   Comparison comparison(model);
   const VectorXd size = SizeOf(loss, motion, dt);
   for (int t = 0; t <= motion.N(); t++) CompareGradient(model, loss, ViewKnot(motion, t, dt), size, &comparison);
@@ -329,12 +324,14 @@ SlopeCheck CheckSlopes(const mjModel* model, const Loss& loss, const Trajectory&
 }
 
 SlopeCheck CheckSlopes(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt) {
+  CheckTrajectory(model, motion);
   Comparison comparison(model);
   CompareCost(model, cost, motion, dt, &comparison);
   return comparison.Finish();
 }
 
 SlopeCheck CheckSlopes(const mjModel* model, const Constraint& constraint, const Trajectory& motion, double dt) {
+  CheckTrajectory(model, motion);
   Comparison comparison(model);
   CompareConstraint(model, constraint, motion, dt, &comparison);
   return comparison.Finish();

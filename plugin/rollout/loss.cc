@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/extremes.h"
+#include "rollout/knot_beside.h"
 #include "rollout/rotation.h"
 
 namespace costate {
@@ -40,16 +41,7 @@ void Loss::HessianProduct(const mjModel* model, const KnotView& knot, const Knot
     const VectorXd u = knot.u.size() > 0 ? VectorXd(knot.u + step * d.u) : VectorXd();
     const VectorXd s = d.s.size() > 0 ? VectorXd(knot.s + step * d.s) : VectorXd(knot.s);
     KnotGradient slope{VectorXd::Zero(d.x.size()), VectorXd::Zero(d.u.size()), VectorXd::Zero(d.s.size())};
-    Gradient({.t = knot.t,
-              .N = knot.N,
-              .time = knot.time,
-              .dt = knot.dt,
-              .x = x,
-              .u = u,
-              .s = s,
-              .shift = knot.shift,
-              .start = knot.start},
-             &slope);
+    Gradient(KnotBeside(knot, x, u, s, knot.start), &slope);
     return slope;
   };
   const KnotGradient plus = slope_at(h), minus = slope_at(-h);

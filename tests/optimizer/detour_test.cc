@@ -41,12 +41,16 @@ Task PuckTask(const std::string& walls, const std::string& elements = "") {
           elements + "</task>"));
 }
 
+Trajectory Rolled(const Task& task, ConstMatrixRef U) {
+  Simulator simulator(task.model.get(), task.context, task.substeps);
+  Trajectory motion;
+  EXPECT_TRUE(simulator.Rollout(task.x0, U, &motion).ok());
+  return motion;
+}
+
 // constant velocity to the place
 Trajectory Straight(const Task& task) {
-  const Problem problem = task.ToProblem();
-  Simulator simulator(problem.model, problem.context, problem.substeps);
-  Trajectory motion;
-  EXPECT_TRUE(simulator.Rollout(problem.x0, task.ToGuess().U, &motion).ok());
+  Trajectory motion = Rolled(task, task.ToGuess().U);
   for (int t = 0; t <= motion.N(); ++t) {
     const double s = static_cast<double>(t) / motion.N();
     motion.X.col(t) << 2 * s, 0.1 * s, 0.67, 0.033;
@@ -168,11 +172,7 @@ Task LanderTask(const std::string& elements = "", const std::string& beside = ""
 
 // with the least thrust
 bool FallCrashes(const Task& task) {
-  const Problem problem = task.ToProblem();
-  Simulator simulator(problem.model, problem.context, problem.substeps);
-  Trajectory motion;
-  EXPECT_TRUE(simulator.Rollout(problem.x0, VectorXd{{.3, 0}}.replicate(1, task.N), &motion).ok());
-  return Crashes(problem, motion);
+  return Crashes(task.ToProblem(), Rolled(task, VectorXd{{.3, 0}}.replicate(1, task.N)));
 }
 
 TEST_F(DetourTest, AMotionCrashesThatTouchesSomethingFixedButNothingAtItsStart) {

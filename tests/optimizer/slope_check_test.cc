@@ -205,6 +205,17 @@ TEST_F(SlopeCheckTest, AnotherSizeIsRefused) {
   }
 }
 
+TEST_F(SlopeCheckTest, AMotionWithoutSensorsIsRefused) {
+  const Slider slider;
+  Simulator simulator(slider.model.get(), slider.problem.context, 1, 1);
+  Trajectory motion;
+  ASSERT_TRUE(simulator.Rollout(slider.problem.x0, MatrixXd::Zero(1, 4), &motion).ok());
+  EXPECT_TRUE(CheckSlopes(slider.model.get(), *slider.constraint, motion, 0.05).agrees());
+  motion.S.resize(0, 0);
+  EXPECT_THROW(CheckSlopes(slider.model.get(), slider.cost, motion, 0.05), Error);
+  EXPECT_THROW(CheckSlopes(slider.model.get(), *slider.constraint, motion, 0.05), Error);
+}
+
 TEST_F(SlopeCheckTest, TheCostsAndConstraintsOfTaskFilesFit) {
   const std::vector<std::string> files = support::TaskFiles(COSTATE_MODELS);
   EXPECT_GT(files.size(), 20u);
