@@ -20,8 +20,7 @@ struct BasinHoppingOptions {
   double size = 0.05;
   double tolerance = 3e-4;  ///< relative decrease of the cost at which the solves on the way end
   std::uint64_t seed = 1;
-  /// Round 0 is one plain solve, others follow only where it stalls, ends infeasible or finds no
-  /// slope at its guess, with the iterations it leaves.
+  /// Round 0 is one plain solve, others follow with the iterations it leaves.
   /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
   /// Where the guess's controls are constant, the first round has one solve more, from periodic controls about
   /// them (SamplingOptions::periodic, 10 rounds of 64 samples, or the best of 32 waves along chains of driven joints):
@@ -32,22 +31,24 @@ struct BasinHoppingOptions {
   /// sampled controls (SampleControls) where terms of a tenth of the cost or more have no slope at all.
   /// They follow, too, and on top of the iterations, as long as the last round has gained more than a hundredth and all
   /// have no more than twice the iterations of the first `rounds`.
-  bool after_stall = false;
-  /// With after_stall, by iLQR and where anything may touch: that one solve is the one that leads after so many
+  bool after_solve = false;
+  /// With after_solve: others follow only where that solve stalls, ends infeasible or finds no slope at its guess.
+  bool when_stuck = false;
+  /// With after_solve, by iLQR and where anything may touch: that one solve is the one that leads after so many
   /// iterations of five side by side, of which the worse two end halfway; but where their linear-quadratic problems
   /// would take more than 128 MiB. 0: it is one from the start. Where another one has led, the first of the five, which
   /// is the solve as it is set, goes on beside the first round of kicks.
   int race = 10;
-  /// With after_stall, by iLQR, within no constraints, from no free start and where nothing touches along the guess's
+  /// With after_solve, by iLQR, within no constraints, from no free start and where nothing touches along the guess's
   /// or the best motion: the first round has one solve more, by multiple shooting (SolverType::kFddp) from the guess.
   /// Beside the last solve there is another one from the best motion, where nothing touches along that and it is not
   /// such a solve's. Each is as long as options say, on top of their iterations.
   bool shooting = true;
-  /// With after_stall, where terms of a tenth of the cost or more have no slope by any control: the first round has up
+  /// With after_solve, where terms of a tenth of the cost or more have no slope by any control: the first round has up
   /// to four solves more, which lead the robot's last links to the body that those terms hang on and then go on by the
   /// cost itself; but from a free start, and where their linear-quadratic problems would take more than 128 MiB.
   bool touch = true;
-  /// With after_stall, where the best motion touches something fixed that nothing touches at the start (but planes and
+  /// With after_solve, where the best motion touches something fixed that nothing touches at the start (but planes and
   /// height fields) and a solve without all such things is cheaper by a tenth: the first round has up to four solves
   /// more, which lead round them and then go on by the cost itself; but as with `touch`.
   /// Otherwise, where nothing touches at the start, the best motion touches something fixed (planes and height fields,
@@ -111,7 +112,7 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// those of a kicked solve to the last one, and the callback, called from this thread, may stop all after each; its
 /// record is that of the best of them at the time. Kicks come from (seed, round, i), not from threads.
 ///
-/// With after_stall, round 0 is one solve; where it races, the four beside it have 0.3 and 0.03
+/// With after_solve, round 0 is one solve; where it races, the four beside it have 0.3 and 0.03
 /// options.regularization_init by either rule, and the one that leads (by cost, beyond the constraints' tolerance by
 /// violation) goes on from its SolveResult::state as options say.
 ///

@@ -79,7 +79,7 @@ struct Task {
   FreeStart free_start{};                     ///< <start free="…">
   SamplingOptions sampling{.iterations = 0};  ///< <solver start="sampling">; none unless iterations > 0
   /// <hopping>; none unless rounds > 0. Without it a few where a solve is stuck, none with <time>.
-  BasinHoppingOptions hopping{.rounds = 4, .after_stall = true};
+  BasinHoppingOptions hopping{.rounds = 4, .after_solve = true, .when_stuck = true};
   MpcOptions mpc;                      ///< <mpc>
   PolicyOptions policy{};              ///< <policy>
   ContinuationOptions continuation{};  ///< <smooth>; none unless continuation.smooth.any()

@@ -53,8 +53,8 @@ The motion that is reported and saved is always the true model's, the best that 
 --backward-only keeps all motions true and smooths derivatives alone; --smooth none leaves <smooth> out.
 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
-solves side by side from the best motion with kicked controls; each round's best is told. --iterations bounds all rounds together.
-Without either, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
+solves side by side from the best motion with kicked controls behind the solve, more while they lead on; each round's best is told.
+--iterations bounds all of them together. By default, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
 a solve that stalls, ends infeasible or cannot leave its guess. The first of them also begins at periodic controls and at periodic places
 that motors pull their joints to, where the guess stays: gaits; round walls and frames that stand in the way; and at the controls of a
 solve without contacts, where nothing touches at the start.

@@ -24,16 +24,18 @@ void AddReachOptions(CLI::App* command, ReachOptions* options) {
 
 void AddHopsOption(CLI::App* command, std::optional<int>* hops) {
   command
-      ->add_option("--hops", *hops,
-                   "so many rounds of kicked controls from the best motion (default 4 where the solve stalls, ends "
-                   "infeasible or cannot leave its guess)")
+      ->add_option(
+          "--hops", *hops,
+          "so many rounds of kicked controls from the best motion, more while they lead on (default 4, where the "
+          "solve stalls, ends infeasible or cannot leave its guess)")
       ->check(CLI::Range(0, 1000000));
 }
 
 void TakeHops(std::optional<int> hops, Task* task) {
   if (!hops) return;
   task->hopping.rounds = *hops;
-  task->hopping.after_stall = false;
+  task->hopping.after_solve = true;
+  task->hopping.when_stuck = false;
 }
 
 Task LoadTaskOrReach(const std::string& input, const ReachOptions& options) {

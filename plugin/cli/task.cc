@@ -62,7 +62,7 @@ std::string Asked(const Task& task) {
   add(task.spline.knots > 0, fmt::format("a {} spline of {} knots", ToString(task.spline.order), task.spline.knots));
   add(task.hopping.rounds > 0,
       fmt::format("{} round{} of kicked controls{}", task.hopping.rounds, task.hopping.rounds == 1 ? "" : "s",
-                  task.hopping.after_stall ? " where it stalls, ends infeasible or never leaves its guess" : ""));
+                  task.hopping.when_stuck ? " where it stalls, ends infeasible or never leaves its guess" : ""));
   add(task.continuation.smooth.any(), "by way of smoother contact");
   return text;
 }

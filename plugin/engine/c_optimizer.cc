@@ -62,7 +62,8 @@ class TaskOptions {
     if (options.threads > 0) task_.solver.threads = options.threads;
     if (options.hops == 0) return;
     task_.hopping.rounds = std::max(options.hops, 0);
-    task_.hopping.after_stall = false;
+    task_.hopping.after_solve = true;
+    task_.hopping.when_stuck = false;
   }
   ~TaskOptions() {
     task_.solver = solver_;

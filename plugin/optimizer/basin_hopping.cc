@@ -74,12 +74,12 @@ bool FitSideBySide(const mjModel* model, int N) {
 // how the i-th solve of a round is made; as the user says the last round, and the first where others follow a stall
 IlqrOptions BasinHopping::OptionsOf(int round, int i) const {
   IlqrOptions options = options_;
-  if (round == 0 && hopping_.after_stall && !IsConstrained()) options.stall_tolerance = hopping_.tolerance;
-  if (round == 0 && hopping_.after_stall && i > 0) {
+  if (round == 0 && hopping_.after_solve && !IsConstrained()) options.stall_tolerance = hopping_.tolerance;
+  if (round == 0 && hopping_.after_solve && i > 0) {
     options.regularization_init *= kRacers[i - 1].factor;
     options.regularization_rule = kRacers[i - 1].rule;
   }
-  if (round > rounds_ || (round == 0 && hopping_.after_stall)) return options;
+  if (round > rounds_ || (round == 0 && hopping_.after_solve)) return options;
   const bool further = round == 0 && i == hopping_.width;
   options.regularization_init *= kFirstRegularization * std::pow(kNextRegularization, further ? 1 : i);
   options.regularization_sweep = options.leave_saddles = false;  // a kick leaves a saddle, too
@@ -251,7 +251,7 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
   done.better = Take(&results[best], &done);
   gained_ = done.better ? cost - out_.result.cost : 0;
   if (done.better) shot_ = origin == RoundOrigin::kShooting;
-  if (round > 0 || !hopping_.after_stall) return Tell(done);
+  if (round > 0 || !hopping_.after_solve) return Tell(done);
   first_ = done;
 }
 
@@ -262,7 +262,7 @@ bool BasinHopping::LeadsOn() const {
 
 // behind all rounds of kicks: nothing is found yet, or the last one, or of those that follow then any, has led on
 bool BasinHopping::IsWorthAnother() const {
-  if (!hopping_.after_stall || IsConstrained()) return false;
+  if (!hopping_.after_solve || IsConstrained()) return false;
   return LeadsOn() || HasHardlyGained(out_.result) || (rounds_ > hopping_.rounds && out_.rounds.back().better);
 }
 
@@ -302,7 +302,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
 
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
-  if (hopping_.after_stall) {
+  if (hopping_.after_solve) {
     guess_ = guess;
     if (!guess.state && MayRepeat(guess.U, problem_, kConstant)) constant_ = guess.U;
     if (!guess.state && MayRepeat(guess.U, problem_, kHeld) && CanHaveContacts(problem_.model) &&
@@ -414,7 +414,7 @@ void CheckHopping(const IlqrOptions& options, const BasinHoppingOptions& hopping
 }  // namespace
 
 bool Races(const mjModel* model, int N, const IlqrOptions& options, const BasinHoppingOptions& hopping) {
-  return hopping.rounds > 0 && hopping.after_stall && hopping.race > 0 && options.type == SolverType::kIlqr &&
+  return hopping.rounds > 0 && hopping.after_solve && hopping.race > 0 && options.type == SolverType::kIlqr &&
          FitSideBySide(model, N) && CanHaveContacts(model);
 }
 

@@ -179,7 +179,7 @@ void BasinHopping::TryWaves(SamplingResult* found) const {
 
 // Where nothing touches at first, or at last, multiple shooting often finds another minimum.
 bool BasinHopping::MayShoot(bool last) const {
-  if (!hopping_.after_stall || !hopping_.shooting || options_.type != SolverType::kIlqr || guess_.state ||
+  if (!hopping_.after_solve || !hopping_.shooting || options_.type != SolverType::kIlqr || guess_.state ||
       guess_.U.size() == 0)
     return false;
   if (IsConstrained() || HasFreeStart(problem_)) return false;
@@ -194,7 +194,7 @@ bool BasinHopping::MayShoot(bool last) const {
 std::vector<Beginning> BasinHopping::Touching() const {
   std::vector<Beginning> touching;
   const bool may =
-      hopping_.after_stall && hopping_.touch && !HasFreeStart(problem_) && FitSideBySide(problem_.model, problem_.N);
+      hopping_.after_solve && hopping_.touch && !HasFreeStart(problem_) && FitSideBySide(problem_.model, problem_.N);
   if (!may || !CanHaveContacts(problem_.model)) return touching;
   for (TouchPlan& plan : PlanTouches(problem_, out_.result.trajectory))
     touching.push_back({{{}, out_.result.trajectory.U}, RoundOrigin::kTouching, std::move(plan)});
@@ -202,7 +202,7 @@ std::vector<Beginning> BasinHopping::Touching() const {
 }
 
 bool BasinHopping::MayLead() const {
-  return hopping_.after_stall && hopping_.detour && !interrupted_ && !HasFreeStart(problem_) && guess_.U.size() > 0 &&
+  return hopping_.after_solve && hopping_.detour && !interrupted_ && !HasFreeStart(problem_) && guess_.U.size() > 0 &&
          FitSideBySide(problem_.model, problem_.N) && CanHaveContacts(problem_.model);
 }
 

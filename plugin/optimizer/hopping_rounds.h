@@ -93,7 +93,7 @@ class BasinHopping {
   bool Take(SolveResult* best, BasinHoppingRound* round);
   void LookForCheaper(const std::vector<SolveResult>& results);
   void SayInfeasible();
-  bool IsEnough() const { return hopping_.after_stall && !IsStuck(problem_, out_.result); }
+  bool IsEnough() const { return costate::IsEnough(hopping_, problem_, out_.result); }
 
   const Problem& problem_;
   const IlqrOptions& options_;

@@ -116,7 +116,7 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* resul
   Guess guess = FirstGuess();
   Place(0);
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
-  const bool direct = !task_.continuation.smooth.any() && (task_.hopping.rounds == 0 || task_.hopping.after_stall);
+  const bool direct = !task_.continuation.smooth.any() && MayBeOneSolve(task_.hopping);
   if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.ToSampling()).U;
   if (plain && !constrained_ && direct) {
     const SolveResult& found = solver_->Solve(guess.U, callback);

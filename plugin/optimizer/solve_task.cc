@@ -90,7 +90,7 @@ SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& gue
 // what the solve without stops has found, where it meets none: rounds of kicks follow as they would elsewhere
 void EndWithoutStops(const Task& task, const Problem& problem, SolveResult led, const Guess& guess,
                      const TaskCallbacks& callbacks, TaskSolution* out) {
-  if (task.hopping.rounds == 0 || !IsStuck(problem, led)) {
+  if (IsEnough(task.hopping, problem, led)) {
     out->result = std::move(led);
     return;
   }
@@ -139,7 +139,7 @@ void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& gue
   const bool kept = led.violation <= task.constrained.tolerance;
   const bool over = led.status == SolveStatus::kConverged || led.status == SolveStatus::kInfeasible ||
                     (led.status == SolveStatus::kStalled && kept);
-  const bool plain = task.hopping.rounds == 0 || task.hopping.after_stall;
+  const bool plain = MayBeOneSolve(task.hopping);
   if (true_motion && (interrupted || (over && plain))) {
     EndWithoutStops(task, problem, std::move(led), guess, callbacks, out);
     return;
@@ -207,8 +207,7 @@ TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& gu
     out.result = SolveSmoothed(task, problem, guess, callbacks, &out.stages);
     const SolveStatus status = out.result.status;
     const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
-    const bool enough = task.hopping.after_stall && !IsStuck(problem, out.result);
-    if (task.hopping.rounds > 0 && !over && !enough) HopOn(task, problem, callbacks, &out);
+    if (!over && !IsEnough(task.hopping, problem, out.result)) HopOn(task, problem, callbacks, &out);
   } else if (!task.stops.empty() && !guess.state) {
     SolveBeyondStops(task, problem, guess, callbacks, &out);
   } else {

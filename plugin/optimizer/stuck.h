@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_STUCK_H_
 #define COSTATE_OPTIMIZER_STUCK_H_
 
+#include <costate/basin_hopping.h>
 #include <costate/solver.h>
 
 #include <cmath>
@@ -33,6 +34,16 @@ inline bool HasHardlyGained(const SolveResult& result) {
 inline bool IsStuck(const Problem& problem, const SolveResult& result) {
   return IsStuck(result.status) || IsStuckAtGuess(result) ||
          (result.status == SolveStatus::kConverged && !UntouchedTerms(problem, result.trajectory).empty());
+}
+
+/// May one plain solve be all, without rounds behind it?
+inline bool MayBeOneSolve(const BasinHoppingOptions& hopping) {
+  return hopping.rounds == 0 || (hopping.after_solve && hopping.when_stuck);
+}
+
+/// Are there no rounds behind this solve?
+inline bool IsEnough(const BasinHoppingOptions& hopping, const Problem& problem, const SolveResult& result) {
+  return MayBeOneSolve(hopping) && (hopping.rounds == 0 || !IsStuck(problem, result));
 }
 
 }  // namespace costate

@@ -55,7 +55,7 @@ bool IsControlRange(const XmlElement& element) {
 }
 
 void CheckGuess(const XmlElement& element) {
-  element.Allow({"key", "ctrl", "file", "hold", "follow", "qpos", "at", "states"});
+  element.Allow({"key", "ctrl", "file", "hold", "follow", "qpos", "at", "through", "states"});
   int given = 0;
   for (const char* attribute : {"key", "ctrl", "file", "hold", "follow"}) given += element.Has(attribute) ? 1 : 0;
   if (given > 1 || (given == 0 && !element.Has("states"))) element.Fail("give one of key, ctrl, file, hold and follow");
@@ -65,6 +65,7 @@ void CheckGuess(const XmlElement& element) {
     element.Fail("qpos stands beside hold=\"true\", what holds these positions at the end, or follow=\"true\"");
   if (follows && !element.Has("qpos")) element.Fail("follow=\"true\" has no qpos: the positions to go to");
   if (element.Has("at") && !element.Has("qpos")) element.Fail("at stands beside qpos");
+  if (element.Has("through") && !element.Has("follow")) element.Fail("through stands beside follow");
 }
 
 // the time itself is a cost, where there is something to be reached in it
@@ -249,14 +250,16 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
   options.size = element->PositiveNumber("size").value_or(options.size);
   options.seed = static_cast<std::uint64_t>(element->WholeNumber("seed", 0).value_or(static_cast<int>(options.seed)));
-  options.after_stall = element->Word("from", {"guess", "stall"}).value_or(0) == 1;
+  const int from = element->Word("from", {"solve", "stall", "guess"}).value_or(0);
+  options.after_solve = from < 2;
+  options.when_stuck = from == 1;
   options.race = element->WholeNumber("race", 0).value_or(options.race);
   options.touch = element->Flag("touch", true);
   options.detour = element->Flag("detour", true);
   options.shooting = element->Flag("shooting", true);
   options.back = element->Flag("back", true);
-  if (element->Has("race") && !options.after_stall)
-    element->Fail("race is of from=\"stall\" alone: rounds from the guess begin with solves side by side anyway");
+  if (element->Has("race") && !options.after_solve)
+    element->Fail("race is not of from=\"guess\": rounds from the guess begin with solves side by side anyway");
   return options;
 }
 

@@ -172,7 +172,7 @@ std::string Header(const Task& task) {
         Races(task.model.get(), task.N, task.solver, task.hopping)
             ? fmt::format("five solves side by side, after {} iterations the best; ", task.hopping.race)
             : "",
-        task.hopping.after_stall ? "where the solve stalls, ends infeasible or never leaves its guess " : "",
+        task.hopping.when_stuck ? "where the solve stalls, ends infeasible or never leaves its guess " : "",
         Count(task.hopping.rounds, "round"), Count(task.hopping.width, "solve"), task.hopping.size, task.hopping.seed);
   }
   if (task.free_time.longest > 0) {

@@ -213,6 +213,16 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   EXPECT_NEAR(timed.result.cost, 50, 0.1) << timed.result.message;
 }
 
+// rounds that are asked for follow whatever the solve's end: no shorter way than those that follow a stall
+TEST_F(BasinHopping, AskedForFollowsASolveThatConverges) {
+  const TaskSolution plain = SolveTask(WellTask(""));
+  ASSERT_EQ(plain.result.status, SolveStatus::kConverged) << plain.result.message;
+  const TaskSolution asked = SolveTask(WellTask("<hopping rounds='20' size='0.5'/>"));
+  ASSERT_GT(asked.rounds.size(), 2u);
+  EXPECT_NEAR(asked.rounds.front().cost, plain.result.cost, 1e-3 * plain.result.cost);
+  EXPECT_LT(asked.result.cost, 0.1) << asked.result.message;
+}
+
 // about contacts the plain solve is the one that leads of five: each of its iterations is no worse than those of one
 // alone while that is among them, and the same on any number of threads
 // which leads after ten iterations need not lead in the end: the task as it is set is one of those that kicks follow
@@ -722,7 +732,8 @@ TEST_F(BasinHopping, ServosAreKickedByNoMoreThanTheirForce) {
 
 TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_EQ(WellTask("").hopping.rounds, 4);
-  EXPECT_TRUE(WellTask("").hopping.after_stall);
+  EXPECT_TRUE(WellTask("").hopping.after_solve);
+  EXPECT_TRUE(WellTask("").hopping.when_stuck);
   EXPECT_EQ(WellTask("<time shortest='0.3' longest='0.6'/>").hopping.rounds, 0);
   EXPECT_EQ(WellTask("<hopping rounds='0'/>").hopping.rounds, 0);
   EXPECT_TRUE(WellTask("").hopping.touch);
@@ -733,15 +744,17 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);
   const BasinHoppingOptions o = WellTask("<hopping rounds='3' width='4' iterations='7' size='0.2' seed='9'/>").hopping;
-  EXPECT_FALSE(o.after_stall);
-  EXPECT_TRUE(WellTask("<hopping from='stall'/>").hopping.after_stall);
+  EXPECT_TRUE(o.after_solve);
+  EXPECT_FALSE(o.when_stuck);
+  EXPECT_TRUE(WellTask("<hopping from='stall'/>").hopping.when_stuck);
+  EXPECT_FALSE(WellTask("<hopping from='guess'/>").hopping.after_solve);
   EXPECT_EQ(o.rounds, 3);
   EXPECT_EQ(o.width, 4);
   EXPECT_EQ(o.iterations, 7);
   EXPECT_EQ(o.size, 0.2);
   EXPECT_EQ(o.seed, 9u);
   EXPECT_EQ(WellTask("<hopping from='stall' race='4'/>").hopping.race, 4);
-  EXPECT_THROW(WellTask("<hopping race='4'/>"), Error);
+  EXPECT_THROW(WellTask("<hopping from='guess' race='4'/>"), Error);
   EXPECT_NE(
       Describe(WellTask("<hopping rounds='3'/>")).find("3 rounds of kicked controls at most, 2 solves side by side"),
       std::string::npos);

@@ -343,7 +343,7 @@ TEST_P(FreeStartBy, GoesOnFromKickedControls) {
   const TaskSolution asked = SolveTask(task);
   EXPECT_EQ(asked.result.cost, plain.cost) << asked.result.message;
   task.hopping.rounds = 2;
-  task.hopping.after_stall = false;
+  task.hopping.after_solve = false;
   const TaskSolution hopped = SolveTask(task);
   EXPECT_GE(hopped.rounds.size(), 3u);
   EXPECT_NEAR(hopped.result.cost, plain.cost, 1e-9 * plain.cost);
@@ -355,7 +355,7 @@ TEST_P(FreeStartBy, KicksBeginAtTheBestStart) {
   Task task = OscillatorTask(GetParam(), "<start qpos='2' qvel='-3' free='all'/>",
                              "<cost name='wave' value='q + q^3 - sin(2*pi*time)' weight='20'/><cost name='effort' "
                              "value='u' weight='0.1'/>");
-  task.hopping = {.rounds = 1, .iterations = 1, .size = 1e-9, .after_stall = false};
+  task.hopping = {.rounds = 1, .iterations = 1, .size = 1e-9, .after_solve = false};
   const TaskSolution hopped = SolveTask(task);
   ASSERT_GE(hopped.rounds.size(), 2u);
   EXPECT_LE(hopped.rounds[1].cost, (1 + 1e-3) * hopped.rounds[0].cost);

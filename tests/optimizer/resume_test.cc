@@ -239,7 +239,7 @@ TEST_F(ResumeTest, GoesOnFromAMotionBackWithinConstraints) {
   Task first = LoadTask(std::string(COSTATE_MODELS) + "/hopper/cycle.xml");
   first.solver.iterations = 10;
   first.hopping.rounds = 1;
-  first.hopping.after_stall = false;
+  first.hopping.after_solve = false;
   const SolveResult part = SolveTask(first).result;
   ASSERT_NE(part.message.find("back within the constraints"), std::string::npos) << part.message;
   ASSERT_TRUE(part.state.multipliers.empty());
