@@ -43,6 +43,12 @@ constexpr double kMuch = 0.01;
 // in half control ranges: controls that stay, but for what holds a body that settles; what feedback holds by motors
 constexpr double kConstant = 0.01, kHeld = 0.3;
 
+// kicked solves that are given up: behind so many iterations at so many times the best cost
+constexpr struct {
+  int iterations;
+  double cost;
+} kHopeless[] = {{5, 10}, {10, 2}};
+
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
 
 }  // namespace
@@ -108,6 +114,7 @@ void BasinHopping::Follow(Lockstep* lockstep) {
     }
     std::vector<char> go(records.size(), !interrupted_);
     if (halfway_ > 0 && static_cast<int>(iterations_.size()) == halfway_) DropSlower(records, &go);
+    DropHopeless(records, &go);
     lockstep->Go(std::move(go));
   }
 }
@@ -121,6 +128,15 @@ void BasinHopping::DropSlower(const std::vector<IterationRecord>& records, std::
   };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
   for (std::size_t i = (order.size() + 1) / 2; i < order.size(); ++i) (*go)[order[i]] = false;
+}
+
+// ends what kicks have led far above the best motion
+void BasinHopping::DropHopeless(const std::vector<IterationRecord>& records, std::vector<char>* go) const {
+  if (IsConstrained()) return;
+  for (std::size_t i = 0; i < kicked_; ++i) {
+    for (const auto& [iteration, factor] : kHopeless)
+      if (records[i].iteration >= iteration && records[i].cost > factor * std::abs(out_.result.cost)) (*go)[i] = false;
+  }
 }
 
 std::size_t BasinHopping::Best(const std::vector<SolveResult>& results) const {
@@ -235,6 +251,8 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
   };
 
   const int before = static_cast<int>(iterations_.size());
+  kicked_ = static_cast<std::size_t>(
+      std::ranges::count(beginnings, RoundOrigin::kKicked, [](const Beginning& b) { return b.origin; }));
   std::vector<SolveResult> results = SideBySide(static_cast<int>(beginnings.size()), solve);
   const std::size_t best = Best(results);
   const RoundOrigin origin = beginnings[best].origin;

@@ -48,9 +48,12 @@ class SampleStream {
     Next();
   }
 
+  /// In [0, 1).
+  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+
   /// Standard normal, by Box and Muller.
   double Normal() {
-    const double a = (static_cast<double>(Next() >> 11) + 1) * 0x1p-53, b = static_cast<double>(Next() >> 11) * 0x1p-53;
+    const double a = (static_cast<double>(Next() >> 11) + 1) * 0x1p-53, b = Uniform();
     return std::sqrt(-2 * std::log(a)) * std::cos(2 * std::numbers::pi * b);
   }
 

@@ -89,6 +89,7 @@ class BasinHopping {
   void SayBack(const SolveResult& before, int rounds);
   void Follow(Lockstep* lockstep);
   void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
+  void DropHopeless(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
   std::size_t Best(const std::vector<SolveResult>& results) const;
   bool Take(SolveResult* best, BasinHoppingRound* round);
   void LookForCheaper(const std::vector<SolveResult>& results);
@@ -111,6 +112,7 @@ class BasinHopping {
   bool interrupted_ = false;
   std::exception_ptr thrown_;  // by the callback
   int halfway_ = 0;            // of a race; 0: there is none
+  std::size_t kicked_ = 0;     // solves of the round, its first, that begin at kicked controls
   bool shot_ = false;          // the best motion is one of multiple shooting
   int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting
   BasinHoppingRound first_;

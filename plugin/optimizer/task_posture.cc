@@ -88,16 +88,10 @@ std::vector<int> ActuatedJoints(const mjModel* m) {
   return joints;
 }
 
-std::vector<int> ServoJoints(const mjModel* m) {
-  std::vector<int> joints;
-  for (const PositionServo& servo : PositionServos(m)) joints.push_back(servo.joint);
-  return joints;
-}
-
 PostureSearch::PostureSearch(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
                              ConstVectorRef sizes, double length, PostureJoints joints)
     : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(x) {
-  for (int id : joints == PostureJoints::kServos ? ServoJoints(m_) : ActuatedJoints(m_)) {
+  for (int id : JointsThatGo(m_, joints)) {
     const int q = m_->jnt_qposadr[id], dof = m_->jnt_dofadr[id];
     Joint joint{q, dof, sizes[dof], -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
     if (m_->jnt_limited[id]) {
@@ -105,8 +99,7 @@ PostureSearch::PostureSearch(const mjModel* model, ConstVectorRef x, const std::
       joint.lower = std::min(lower + kOffLimits * (upper - lower), state_[q]);
       joint.upper = std::max(upper - kOffLimits * (upper - lower), state_[q]);
     }
-    const auto same = [&](const Joint& other) { return other.dof == dof; };
-    if (std::none_of(joints_.begin(), joints_.end(), same)) joints_.push_back(joint);
+    joints_.push_back(joint);
   }
 }
 
@@ -324,6 +317,18 @@ std::vector<double> PostureSearch::Nearest() {
 }
 
 }  // namespace
+
+std::vector<int> JointsThatGo(const mjModel* model, PostureJoints which) {
+  std::vector<int> all, joints;
+  if (which == PostureJoints::kActuated) {
+    all = ActuatedJoints(model);
+  } else {
+    for (const PositionServo& servo : PositionServos(model)) all.push_back(servo.joint);
+  }
+  for (const int joint : all)
+    if (std::ranges::find(joints, joint) == joints.end()) joints.push_back(joint);
+  return joints;
+}
 
 int PartGoal::Body(const mjModel* model) const {
   switch (type) {

@@ -30,6 +30,9 @@ enum class PostureJoints {
   kActuated,  ///< those that any actuator moves directly, as all joints between them and the world
 };
 
+/// Each once.
+std::vector<int> JointsThatGo(const mjModel* model, PostureJoints joints);
+
 /// Where these joints would have to go so that all goals are reached, the others staying where x has them:
 ///
 ///   r(q) = 0,   dq = -Jᵀ (J Jᵀ + λ)⁻¹ r   over joints that are not held by their range

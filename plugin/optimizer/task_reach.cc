@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <pugixml.hpp>
 
@@ -14,6 +15,7 @@
 #include "core/number.h"
 #include "optimizer/position_servo.h"
 #include "optimizer/task_follow.h"
+#include "optimizer/task_path.h"
 #include "optimizer/task_posture.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
@@ -244,11 +246,10 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, double running, pug
   SetNaturalWeights(cost, natural, running, kPostureTerminal);
 }
 
-void AddPostureGuess(const char* attribute, const VectorXd& qpos, double at, pugi::xml_node task) {
-  pugi::xml_node guess = task.append_child("guess");
+void SetPostures(const char* attribute, const Waypoints& way, pugi::xml_node guess) {
   SetAttribute(guess, attribute, "true");
-  SetAttribute(guess, "qpos", NumbersText(qpos, 6));
-  SetAttribute(guess, "at", fmt::format("{:.6g}", at));
+  SetAttribute(guess, "qpos", NumbersText(way.qpos.reshaped(), 6));
+  SetAttribute(guess, "at", NumbersText(way.time, 6));
 }
 
 // goals of parts that a mocap body carries where no actuator moves them
@@ -281,29 +282,65 @@ void WarnOfReach(const mjModel* model, const VectorXd& x, const std::vector<Part
   }
 }
 
+// to a posture, straight or, where something is in the way, round it if a way round is found
+MatrixXd WayTo(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes,
+               PostureJoints joints) {
+  if (IsInTheWay(model, x, goal, sizes)) {
+    MatrixXd way = PlanPath(model, x, goal, sizes, joints);
+    if (way.cols() > 0) return way;
+  }
+  return goal;
+}
+
+// of servos, which what holds its postures pulls along it, or, closer to it, what follows it
+Waypoints WayOfServos(const Task& task, const Start& start, const VectorXd& goal, const VectorXd& sizes, double time) {
+  const mjModel* model = task.model.get();
+  const MatrixXd qpos = WayTo(model, start.x, goal, sizes, PostureJoints::kServos);
+  return {time * SharesOfPath(model, start.x, qpos, sizes), qpos};
+}
+
+// what motors can follow to a posture, as fast as they can of these times: straight, or else round what is in the way
+std::optional<Waypoints> FindWay(const Task& task, const Start& start, const VectorXd& goal, const VectorXd& sizes,
+                                 const std::vector<double>& times,
+                                 const std::function<bool(const VectorXd&)>& arrives) {
+  const mjModel* model = task.model.get();
+  const auto follow = [&](const MatrixXd& qpos) -> std::optional<Waypoints> {
+    const VectorXd shares = SharesOfPath(model, start.x, qpos, sizes);
+    for (const double time : times) {
+      Waypoints way{time * shares, qpos};
+      if (arrives(FollowControls(task, start, way).end)) return way;
+    }
+    return {};
+  };
+  if (std::optional<Waypoints> straight = follow(goal)) return straight;
+  const MatrixXd round = WayTo(model, start.x, goal, sizes, PostureJoints::kActuated);
+  return round.cols() > 1 ? follow(round) : std::nullopt;
+}
+
 // by way of a posture at the goals: servos from what holds the start to what holds it; motors, which would not stay on
-// any way there, by what follows one, as fast as they can of two. @return  is there a way?
+// any way there, by what follows one. @return  is there a way?
 bool AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& parts, const VectorXd& sizes,
                      double time, pugi::xml_node root) {
   const mjModel* model = task.model.get();
   const auto posture = [&](PostureJoints joints) {
     return ReachPosture(model, start.x, parts, sizes, NaturalLength(model), joints);
   };
+  const auto arrives = [&](const VectorXd& end) {
+    return MissOfGoals(model, end, parts, sizes, NaturalLength(model)) < kArrived;
+  };
   const VectorXd held = posture(PostureJoints::kServos);
   if (held.size() > 0) {
-    AddPostureGuess("hold", held, kThere * time, root);
+    const Waypoints way = WayOfServos(task, start, held, sizes, kThere * time);
+    SetPostures(way.time.size() > 1 && arrives(FollowControls(task, start, way).end) ? "follow" : "hold", way,
+                root.append_child("guess"));
     return true;
   }
   if (model->na > 0) return false;
   const VectorXd followed = posture(PostureJoints::kActuated);
   if (followed.size() == 0) return false;
-  for (const double at : {kThere * time, time}) {
-    const VectorXd end = FollowControls(task, start, {VectorXd::Constant(1, at), followed}).end;
-    if (MissOfGoals(model, end, parts, sizes, NaturalLength(model)) >= kArrived) continue;
-    AddPostureGuess("follow", followed, at, root);
-    return true;
-  }
-  return false;
+  const std::optional<Waypoints> way = FindWay(task, start, followed, sizes, {kThere * time, time}, arrives);
+  if (way) SetPostures("follow", *way, root.append_child("guess"));
+  return way.has_value();
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
@@ -325,12 +362,13 @@ bool IsNearKey(const mjModel* model, const VectorXd& x, const KeyKnot& goal, con
   return off.allFinite() && off.cwiseAbs().maxCoeff() < kNearKey;
 }
 
-// Do motors follow the way to a keyframe, and stay about there? Servos are led by what holds it.
-bool FollowsToKey(const Task& task, const Start& start, const KeyKnot& goal, const VectorXd& sizes, double at) {
+// the way to a keyframe, and to stay about there, of motors; servos are led by what holds it
+std::optional<Waypoints> FindWayToKey(const Task& task, const Start& start, const KeyKnot& goal, const VectorXd& sizes,
+                                      double time) {
   const mjModel* model = task.model.get();
-  if (model->na > 0 || static_cast<int>(PositionServos(model).size()) == model->nu) return false;
-  const Eigen::Index nq = model->nq;
-  return IsNearKey(model, FollowControls(task, start, {VectorXd::Constant(1, at), goal.x.head(nq)}).end, goal, sizes);
+  if (model->na > 0 || static_cast<int>(PositionServos(model).size()) == model->nu) return {};
+  return FindWay(task, start, goal.x.head(model->nq), sizes, {time},
+                 [&](const VectorXd& end) { return IsNearKey(model, end, goal, sizes); });
 }
 
 // the model, and the horizon in control intervals
@@ -411,8 +449,17 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
       SetAttribute(guess, "key", key);
     } else if (!keys_hold && IsNearKey(model, start.x, goal, size)) {
       SetAttribute(guess, "hold", "true");
-    } else if (!keys_hold && FollowsToKey(task, start, goal, size, kThere * options.time)) {
-      SetAttribute(guess, "follow", fmt::format("{}@{:.6g}", InList(model, key), kThere * options.time));
+    } else if (const auto way =
+                   keys_hold ? std::nullopt : FindWayToKey(task, start, goal, size, kThere * options.time)) {
+      if (way->time.size() == 1) {
+        SetAttribute(guess, "follow", fmt::format("{}@{:.6g}", InList(model, key), kThere * options.time));
+      } else {
+        SetPostures("follow", *way, guess);
+      }
+    } else if (const Waypoints round = WayOfServos(task, start, goal.x.head(model->nq), size, kThere * options.time);
+               round.time.size() > 1) {
+      const bool follows = IsNearKey(model, FollowControls(task, start, round).end, goal, size);
+      SetPostures(follows ? "follow" : "hold", round, guess);
     } else {
       SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }

@@ -124,29 +124,51 @@ TimeSeries GuessKeys(const XmlElement& element, const mjModel* model) {
   return series;
 }
 
-// qpos="…" at="1.2" beside hold="true" or follow="true"
-struct Posture {
-  VectorXd x;
-  double at;
+// qpos="…" at="1.2" beside hold="true" or follow="true": postures, one for each time
+struct Postures {
+  VectorXd at;
+  MatrixXd X;  // nx × n
 };
 
-Posture ReadPosture(const XmlElement& element, const Start& start, const Task& task) {
+Postures ReadPostures(const XmlElement& element, const Start& start, const Task& task) {
   const mjModel* model = task.model.get();
-  Posture posture{start.x,
-                  element.Number("at").value_or(std::max(task.N - 1, 1) * task.substeps * model->opt.timestep)};
-  SetPart(element, "qpos", 0, Dims(model).nq, model, &posture.x);
-  CheckQuaternions(element, model, posture.x);
-  mj_normalizeQuat(model, posture.x.data());
-  if (!(posture.at > 0)) element.Fail(fmt::format("at is {:g} s, expected a time above 0", posture.at));
-  return posture;
+  const Eigen::Index nq = model->nq;
+  const double end = std::max(task.N - 1, 1) * task.substeps * model->opt.timestep;
+  Postures postures{element.Numbers("at").value_or(VectorXd::Constant(1, end)), {}};
+  const Eigen::Index n = postures.at.size();
+  postures.X = start.x.replicate(1, n);
+  if (n == 1) {
+    VectorXd x = start.x;
+    SetPart(element, "qpos", 0, Dims(model).nq, model, &x);
+    postures.X.col(0) = x;
+  } else {
+    const VectorXd qpos = *element.Numbers("qpos");
+    if (qpos.size() != n * nq) {
+      element.Fail(fmt::format("qpos has {}, expected {}: {} for each of the {} times in at",
+                               Count(qpos.size(), "number"), n * nq, nq, n));
+    }
+    postures.X.topRows(nq) = qpos.reshaped(nq, n);
+  }
+  for (Eigen::Index i = 0; i < n; ++i) {
+    CheckQuaternions(element, model, postures.X.col(i));
+    mj_normalizeQuat(model, postures.X.col(i).data());
+    if (!(postures.at[i] > 0)) element.Fail(fmt::format("at is {:g} s, expected a time above 0", postures.at[i]));
+    if (i > 0 && !(postures.at[i] > postures.at[i - 1]))
+      element.Fail(
+          fmt::format("at: {:g} s comes behind {:g} s, expected later times", postures.at[i], postures.at[i - 1]));
+  }
+  return postures;
 }
 
-// from what holds the start to what holds a posture
+// from what holds the start to what holds postures
 TimeSeries GuessPosture(const XmlElement& element, const Start& start, const VectorXd& u, const Task& task) {
-  const Posture posture = ReadPosture(element, start, task);
-  TimeSeries series{VectorXd::Zero(2), MatrixXd(u.size(), 2)};
-  series.time[1] = posture.at;
-  series.values << u, HoldControl(task, posture.x, start.context, u);
+  const Postures postures = ReadPostures(element, start, task);
+  const Eigen::Index n = postures.at.size();
+  TimeSeries series{VectorXd::Zero(n + 1), MatrixXd(u.size(), n + 1)};
+  series.time.tail(n) = postures.at;
+  series.values.col(0) = u;
+  for (Eigen::Index i = 0; i < n; ++i)
+    series.values.col(i + 1) = HoldControl(task, postures.X.col(i), start.context, u);
   return series;
 }
 
@@ -183,8 +205,8 @@ MatrixXd GuessFollowed(const XmlElement& element, const Start& start, const Task
   const mjModel* model = task.model.get();
   const std::string text = *element.Text("follow");
   if (text == "true") {
-    const Posture posture = ReadPosture(element, start, task);
-    return FollowControls(task, start, {VectorXd::Constant(1, posture.at), posture.x.head(model->nq)}).U;
+    const Postures postures = ReadPostures(element, start, task);
+    return FollowControls(task, start, {postures.at, postures.X.topRows(model->nq)}).U;
   }
   if (text.find('@') == std::string::npos) {
     element.Fail(

@@ -223,6 +223,24 @@ TEST_F(BasinHopping, AskedForFollowsASolveThatConverges) {
   EXPECT_LT(asked.result.cost, 0.1) << asked.result.message;
 }
 
+// costs only fall: a round that ends at ten times the best, or twice, was there after five iterations, or ten
+TEST_F(BasinHopping, GivesUpWhatKicksHaveLedFarAboveTheBest) {
+  Task task = LoadTask(COSTATE_MODELS "/hopper/hop.xml");
+  task.hopping = {.rounds = 4, .size = 1, .after_solve = true, .race = 0, .back = false};
+  const TaskSolution solution = SolveTask(task);
+  double best = solution.rounds.front().cost;
+  int given_up = 0;
+  for (const BasinHoppingRound& round : solution.rounds) {
+    if (round.origin == RoundOrigin::kKicked && !round.last) {
+      const int most = round.cost > 10 * best ? 5 : round.cost > 2 * best ? 10 : task.hopping.iterations;
+      EXPECT_LE(round.iterations, most) << round.number << ": " << round.cost << " beside " << best;
+      given_up += most < task.hopping.iterations;
+    }
+    best = std::min(best, round.cost);
+  }
+  EXPECT_GT(given_up, 0);
+}
+
 // about contacts the plain solve is the one that leads of five: each of its iterations is no worse than those of one
 // alone while that is among them, and the same on any number of threads
 // which leads after ten iterations need not lead in the end: the task as it is set is one of those that kicks follow

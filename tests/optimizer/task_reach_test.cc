@@ -1,4 +1,6 @@
 // Tasks from what shall be reached.
+#include <costate/model.h>
+#include <costate/rollout.h>
 #include <costate/solve_task.h>
 #include <costate/state.h>
 #include <costate/step.h>
@@ -6,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "optimizer/cost_terms.h"
+#include "optimizer/task_path.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -21,7 +24,7 @@ TEST_F(Reach, GoesFromKeyframeToKeyframe) {
   const Task task = MakeReachTask(kReachZoo, {.start = "home", .goals = {"pose"}, .time = 0.6});
   EXPECT_EQ(task.N, 60);
   EXPECT_EQ(task.substeps, 5);
-  EXPECT_TRUE(task.hopping.after_stall);
+  EXPECT_TRUE(task.hopping.after_solve);
   EXPECT_EQ(task.hopping.rounds, 4);
   EXPECT_EQ(task.x0[2], 1);
   EXPECT_NEAR(task.x_goal.segment<4>(3).norm(), 1, 1e-15);
@@ -231,6 +234,95 @@ TEST_F(Reach, MotorsFollowAWayToTheGoals) {
   }
 }
 
+// two links in a plane, a wall in the way of the outer one
+constexpr char kWalledArm[] = R"(<mujoco><option timestep="0.005" gravity="0 0 0" integrator="implicitfast"/><worldbody>
+  <geom name="wall" type="box" size=".25 .03 .2" pos=".75 0 0"/>
+  <body><joint name="shoulder" axis="0 0 1" damping=".1"/><geom type="capsule" fromto="0 0 0 .43 0 0" size=".03" mass="1"/>
+    <body pos=".43 0 0"><joint name="elbow" axis="0 0 1" damping=".1"/>
+      <geom type="capsule" fromto="0 0 0 .4 0 0" size=".03" mass=".5"/><site name="tip" pos=".4 0 0"/></body></body></worldbody>
+  <actuator><motor joint="shoulder" ctrlrange="-5 5"/><motor joint="elbow" ctrlrange="-5 5"/></actuator>
+  <keyframe><key name="here" qpos="-.8 .3"/><key name="there" qpos=".8 -.3"/></keyframe></mujoco>)";
+
+// What follows a straight way ends at the wall, and held at the start a solve does, too: the guess goes round it, by
+// postures that it is clear of.
+TEST_F(Reach, MotorsAndServosAreLedRoundAWall) {
+  support::TemporaryFolder folder;
+  std::string servos = kWalledArm;
+  for (const char* joint : {"shoulder", "elbow"}) {
+    const std::string motor = std::string("<motor joint=\"") + joint + "\" ctrlrange=\"-5 5\"/>";
+    servos.replace(servos.find(motor), motor.size(),
+                   std::string("<position joint=\"") + joint + "\" kp=\"40\" kv=\"4\" ctrlrange=\"-3 3\"/>");
+  }
+  for (const bool pulled : {false, true}) {
+    const std::string arm = folder.Write("arm.xml", pulled ? servos : kWalledArm);
+    for (const char* goal : {"site:tip=.55,.55,0", "key:there"}) {
+      SCOPED_TRACE(goal);
+      Task task = MakeReachTask(arm, {.start = "here", .goals = {goal}, .time = 2});
+      EXPECT_NE(task.text.find("<guess follow=\"true\" qpos="), std::string::npos) << task.text;
+      task.hopping.rounds = 0;
+      const TaskSolution solution = SolveTask(task);
+      EXPECT_LT(MissedGoals(task, solution.result.trajectory)[0].miss, 1e-2) << solution.result.message;
+    }
+  }
+}
+
+TEST_F(Reach, APlannedPathIsClearAndNoLongerThanItNeedsToBe) {
+  const ModelPtr model = LoadModelFromString(kWalledArm);
+  const DataPtr data = MakeDataAtKey(model.get(), "here");
+  const VectorXd x = GetState(model.get(), data.get()), sizes = VectorXd::Ones(2);
+  const VectorXd there{{.8, -.3}}, near{{-.6, .2}};
+  EXPECT_FALSE(IsInTheWay(model.get(), x, near, sizes));
+  ASSERT_TRUE(IsInTheWay(model.get(), x, there, sizes));
+  const MatrixXd path = PlanPath(model.get(), x, there, sizes, PostureJoints::kActuated);
+  ASSERT_GT(path.cols(), 1);
+  EXPECT_TRUE(MatricesNear(path.rightCols(1), there, 1e-12));
+  EXPECT_TRUE(MatricesNear(path, PlanPath(model.get(), x, there, sizes, PostureJoints::kActuated), 0));
+  double length = 0;
+  VectorXd from = x.head(2);
+  for (Eigen::Index i = 0; i < path.cols(); ++i) {
+    const VectorXd to = path.col(i);
+    length += (to - from).norm();
+    for (int k = 0; k <= 100; ++k) {
+      Eigen::Map<VectorXd>(data->qpos, 2) = from + 0.01 * k * (to - from);
+      mj_forward(model.get(), data.get());
+      EXPECT_EQ(data->ncon, 0) << i << ' ' << k;
+    }
+    from = to;
+  }
+  EXPECT_LT(length, 8) << "the elbow folds by about 2.6 and back";
+  EXPECT_NEAR(SharesOfPath(model.get(), x, path, sizes).tail<1>()[0], 1, 1e-12);
+  // a wall that leaves no way, and joints that nothing moves
+  std::string shut = kWalledArm;
+  shut.replace(shut.find(".25 .03 .2"), 10, ".69 .03 .2");
+  EXPECT_EQ(PlanPath(LoadModelFromString(shut).get(), x, there, sizes, PostureJoints::kActuated).cols(), 0);
+  EXPECT_EQ(PlanPath(model.get(), x, there, sizes, PostureJoints::kServos).cols(), 0);
+}
+
+TEST_F(Reach, AGuessGoesByWayOfSeveralPostures) {
+  support::TemporaryFolder folder;
+  folder.Write("arm.xml", kWalledArm);
+  const auto load = [&](const std::string& guess) {
+    return LoadTask(folder.Write("t.xml", "<task model='arm.xml' horizon='1'><start key='here'/><guess " + guess +
+                                              "/><cost ctrl='all'/></task>"));
+  };
+  const Task task = load("follow='true' qpos='-.8 1 -.5 .2' at='.4 .9'");
+  Simulator simulator(task.model.get(), task.context, task.substeps);
+  Trajectory motion;
+  ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
+  EXPECT_TRUE(MatricesNear(motion.X.col(80).head(2), VectorXd{{-.8, 1}}, 0.02));
+  EXPECT_TRUE(MatricesNear(motion.X.col(motion.N()).head(2), VectorXd{{-.5, .2}}, 0.02));
+  for (const auto& [guess, words] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"follow='true' qpos='-.8 1 -.5' at='.4 .9'", "expected 4: 2 for each of the 2 times"},
+           {"hold='true' qpos='-.8 1 -.5 .2' at='.9 .4'", "0.4 s comes behind 0.9 s"}}) {
+    try {
+      load(guess);
+      ADD_FAILURE() << guess;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+}
+
 // The file says the same as the task, wherever it lies.
 TEST_F(Reach, WritesTheTaskAsAFile) {
   const support::TemporaryFolder folder;
@@ -241,7 +333,7 @@ TEST_F(Reach, WritesTheTaskAsAFile) {
   EXPECT_EQ(task.file, "");
   EXPECT_EQ(file.name, "reach pose tip");
   EXPECT_EQ(task.text.find("model=\"/") != std::string::npos, true);
-  EXPECT_TRUE(file.hopping.after_stall);
+  EXPECT_TRUE(file.hopping.after_solve);
   EXPECT_TRUE(MatricesNear(file.x0, task.x0, 0));
   EXPECT_TRUE(MatricesNear(file.x_goal, task.x_goal, 0));
   EXPECT_TRUE(MatricesNear(file.U_guess, task.U_guess, 0));
