@@ -82,6 +82,19 @@ void CheckConstrained(const ConstrainedOptions& o, const ConstraintSet& constrai
   }
 }
 
+// multipliers and penalties as they are about a motion, its reports being in the order of the constraints
+void TellMultipliers(const std::vector<MatrixXd>& multipliers, const VectorXd& penalties, SolveResult* result) {
+  for (std::size_t i = 0; i < multipliers.size(); ++i) {
+    ConstraintReport& report = result->constraints[i];
+    report.penalty = penalties[static_cast<Eigen::Index>(i)];
+    report.active = static_cast<int>((multipliers[i].array() != 0).count());
+    for (const double l : multipliers[i].reshaped()) {
+      if (std::abs(l) > std::abs(report.multiplier)) report.multiplier = l;
+    }
+  }
+  result->multipliers = multipliers;
+}
+
 class Constrained {
  public:
   Constrained(const Problem& problem, const IlqrOptions& options, const ConstrainedOptions& constrained,
@@ -194,7 +207,6 @@ void Constrained::KeepGuess(const Trajectory& guess, double cost) {
   if (!(kept.violation <= c_.tolerance) || !std::isfinite(cost)) return;
   kept.cost = cost;
   kept.trajectory = guess;
-  kept.multipliers = augmented_.lambda;
   const Dims dims(problem_.model);
   kept.policy.k.setZero(dims.nu, problem_.N);
   kept.policy.K.assign(static_cast<std::size_t>(problem_.N), MatrixXd::Zero(dims.nu, dims.ndx));
@@ -365,6 +377,7 @@ SolveResult Constrained::End(SolveStatus status, const std::string& what) {
 
 SolveResult Constrained::Run(ConstMatrixRef U) {
   Start(U);
+  if (guess_) TellMultipliers(augmented_.lambda, augmented_.rho, &*guess_);
   MatrixXd controls = U;
   for (int outer = 1;; ++outer) {
     SolveResult result = Solve(controls);
@@ -395,17 +408,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
     const bool go_on = Update(result) && idle_ < kIdle;
     if (!cut_off) KeepState();
 
-    // multipliers and penalties as they are about this motion
-    for (int i = 0; i < constraints_.size(); ++i) {
-      ConstraintReport& report = result.constraints[static_cast<std::size_t>(i)];
-      const MatrixXd& lambda = augmented_.lambda[static_cast<std::size_t>(i)];
-      report.penalty = augmented_.rho[i];
-      report.active = static_cast<int>((lambda.array() != 0).count());
-      for (const double l : lambda.reshaped()) {
-        if (std::abs(l) > std::abs(report.multiplier)) report.multiplier = l;
-      }
-    }
-    result.multipliers = augmented_.lambda;
+    TellMultipliers(augmented_.lambda, augmented_.rho, &result);
     if (IsBetter(result)) {
       best_ = std::move(result);
       has_best_ = true;

@@ -284,6 +284,24 @@ TEST_F(Constrained, ReturnsAGuessThatNothingBetters) {
   EXPECT_EQ(stays.cost, 0) << stays.message;
 }
 
+// a solve that goes on from multipliers and returns where it began: its report is of the multipliers that it returns
+TEST_F(Constrained, ReportsTheMultipliersOfAGuessThatNothingBetters) {
+  const Task task = support::LoadZooTask("<cost ctrl='all'/><constraint qpos='extend' upper='0.05'/>");
+  ConstrainedOptions on = task.constrained;
+  on.multipliers = {MatrixXd::Zero(1, task.N + 1)};
+  on.multipliers[0].rightCols(2) << 1, 3;  // leads away from controls that cost nothing
+  on.penalty_init = 2;
+  IlqrOptions one = task.solver;
+  one.iterations = 1;
+  const SolveResult stays = SolveConstrained(task.ToProblem(), MatrixXd::Zero(3, task.N), one, on);
+  ASSERT_NE(stays.message.find("that is where this solve began"), std::string::npos) << stays.message;
+  ASSERT_EQ(stays.multipliers, on.multipliers);
+  ASSERT_EQ(stays.constraints.size(), 1u);
+  EXPECT_EQ(stays.constraints[0].multiplier, 3);
+  EXPECT_EQ(stays.constraints[0].active, 2);
+  EXPECT_EQ(stays.constraints[0].penalty, 2);
+}
+
 TEST_F(Constrained, IsBitwiseTheSameAtAnyThreadCount) {
   ConstrainedCase c = ReferencePendulum();
   c.problem.constraints = &c.constraints;
