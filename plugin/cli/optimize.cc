@@ -226,7 +226,7 @@ void LookForExploits(const Task& task, const SolveResult& result, const Beginnin
   const bool known = !begin.resumed || std::isfinite(begin.own_guess);
   const ExploitCheck check = CheckExploit(task.ToProblem(), result.trajectory, result.policy,
                                           begin.resumed && known ? begin.own_guess : result.initial_cost,
-                                          known ? "the guess" : "where it was resumed");
+                                          known ? "the guess" : "where it was resumed", task.U_guess);
   fmt::print("  elsewhere     ");
   for (std::size_t k = 0; k < check.variants.size(); k++) {
     const SimulationVariant& v = check.variants[k];
