@@ -14,8 +14,12 @@ namespace {
 using Eigen::Vector3d;
 using Box = Eigen::AlignedBox3d;
 
-constexpr double kFill = 0.78;         // share of the picture that the motion may take up
-constexpr double kTravel = 2.5;        // a motion larger than this many robots is followed
+constexpr double kFill = 0.78;   // share of the picture that the motion may take up
+constexpr double kTravel = 2.5;  // a motion larger than this many robots is followed, …
+constexpr double kSmall = 12;    // … unless it and where it goes to fit one picture so many times as far away
+constexpr double kLevel =
+    2.2;                     // robots high that a motion may be for the camera to stay level: one that turns over is 2
+constexpr double kNear = 1;  // robots from which on the goal is in the picture of one that is followed
 constexpr double kDeadZone = 0.15;     // robots that it may move before the camera does
 constexpr double kLeaves = 2;          // robots by which an object may leave for the picture to hold it still
 constexpr double kRoomForGoals = 1.6;  // how much further away the camera may stand for a goal to be seen
@@ -61,6 +65,12 @@ class ViewFit {
     max_ = max_.cwiseMax(Eigen::Vector4d(x - z * h_, -x - z * h_, y - z * v_, -y - z * v_));
     z_min_ = std::min(z_min_, z);
     z_max_ = std::max(z_max_, z);
+  }
+
+  void Extend(const ViewFit& other) {
+    max_ = max_.cwiseMax(other.max_);
+    z_min_ = std::min(z_min_, other.z_min_);
+    z_max_ = std::max(z_max_, other.z_max_);
   }
 
   // with the origin in the middle of the picture
@@ -277,8 +287,9 @@ std::vector<int> WithoutLeaving(const ViewSource& source, const std::vector<int>
 
 // marks and the goal, each if the picture need not be taken from much further away
 ViewFit WithGoals(const mjModel* model, const std::vector<int>& geoms, const ViewSource& source,
-                  const mjvOption& option, mjData* data, ViewFit fit) {
+                  const mjvOption& option, double goal_limit, mjData* data, ViewFit fit) {
   const double limit = kRoomForGoals * fit.Distance();
+  goal_limit = std::max(goal_limit, limit);
   for (int i = 0; i < model->nsite; ++i) {
     if (!IsMarker(model, option, i)) continue;
     ViewFit more = fit;
@@ -288,15 +299,24 @@ ViewFit WithGoals(const mjModel* model, const std::vector<int>& geoms, const Vie
   for (const Vector3d& place : source.goal_places) {
     ViewFit more = fit;
     more.Extend(place);
-    if (more.Distance() < limit) fit = more;
+    if (more.Distance() < goal_limit) fit = more;
   }
   if (source.x_goal.size() == source.trajectory.X.rows() && source.x_goal.allFinite()) {
     ViewFit more = fit;
     Pose(model, data, source.x_goal);
     VisitRobot(model, data, geoms, [&more](const Vector3d& point) { more.Extend(point); });
-    if (more.Distance() < limit) fit = more;
+    if (more.Distance() < goal_limit) fit = more;
   }
   return fit;
+}
+
+// points that are goals: places, and the robot as it shall be
+std::vector<Vector3d> GoalPoints(const ViewSource& source, const std::vector<int>& geoms, mjData* data) {
+  std::vector<Vector3d> points = source.goal_places;
+  if (source.x_goal.size() != source.trajectory.X.rows() || !source.x_goal.allFinite()) return points;
+  Pose(source.model, data, source.x_goal);
+  VisitRobot(source.model, data, geoms, [&points](const Vector3d& point) { points.push_back(point); });
+  return points;
 }
 
 }  // namespace
@@ -332,17 +352,37 @@ Framing::Framing(const ViewSource& shown, const mjvOption& option, const CameraO
     if (t == 0) FindDirection(data.get(), camera);
     if (body_ >= 0) body_path.push_back(Eigen::Map<const Vector3d>(data->xpos + 3 * body_));
   }
-  ChooseFollowing(camera.follow, shown.live && HasFreeBase(model_), boxes);
+  ChooseFollowing(camera.follow, shown.live, boxes);
   if (body_ >= 0) path_ = body_path;
 
   // what must fit: the robot at each moment, from where the camera looks at that moment
-  ViewFit fit(camera_, model_->vis.global.orthographic ? 45 : model_->vis.global.fovy, aspect);
+  const std::vector<Vector3d> goals = GoalPoints(source, geoms_, data.get());
+  const ViewFit empty(camera_, model_->vis.global.orthographic ? 45 : model_->vis.global.fovy, aspect);
+  ViewFit fit = empty, along = empty, near = empty;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     Pose(model_, data.get(), source.trajectory.X.col(static_cast<int>(i) * stride_));
-    const Vector3d origin = follows_ ? path_[i] : Vector3d::Zero();
-    VisitRobot(model_, data.get(), geoms_, [&](const Vector3d& point) { fit.Extend(point - origin); });
+    const Vector3d origin = path_[i];
+    VisitRobot(model_, data.get(), geoms_, [&](const Vector3d& point) {
+      fit.Extend(point);
+      along.Extend(point - origin);
+    });
+    for (const Vector3d& point : goals) {
+      if (boxes[i].exteriorDistance(point) <= kNear * size_) near.Extend(point - origin);
+    }
   }
-  if (!follows_) fit = WithGoals(model_, geoms_, source, option, data.get(), fit);
+  const double small = camera.follow == "auto" && !goals.empty() ? kSmall * along.Distance() : 0;
+  if (follows_ && small > 0 && !shown.live) {
+    ViewFit all = fit;
+    for (const Vector3d& point : goals) all.Extend(point);
+    follows_ = all.Distance() > small;
+  }
+  if (follows_) {
+    fit = along;
+    near.Extend(along);
+    if (body_ < 0 && near.Distance() < kRoomForGoals * along.Distance()) fit = near;
+  } else {
+    fit = WithGoals(model_, geoms_, source, option, small, data.get(), fit);
+  }
 
   // the picture's centre need not be the robot's, but for a body that is followed by name
   const Vector3d look_at = fit.LookAt();
@@ -402,29 +442,36 @@ void Framing::FindDirection(const mjData* data, const CameraOptions& camera) {
   if (camera.elevation) camera_.elevation = *camera.elevation;
 }
 
-void Framing::ChooseFollowing(const std::string& follow, bool may_leave, const std::vector<Box>& boxes) {
+void Framing::ChooseFollowing(const std::string& follow, bool live, const std::vector<Box>& boxes) {
+  const bool may_leave = live && HasFreeBase(model_);
   Box all = boxes.front();
-  double size = 0;
+  double size = 0, height = 0;
   for (const Box& box : boxes) {
     all.extend(box);
     size = std::max(size, box.diagonal().norm());
+    height = std::max(height, box.sizes().z());
   }
+  size_ = size;
   follows_ =
       body_ >= 0 || follow == "always" || (follow == "auto" && (may_leave || all.diagonal().norm() > kTravel * size));
-  if (!follows_ || body_ >= 0) return;
+  if (body_ >= 0) return;
 
-  // the path of the robot's centre: the camera rests as long as the robot stays in the dead zone
+  // the path of the robot's centre: the camera rests as long as the robot stays in the dead zone, and stays level where
+  // the motion does
   dead_zone_ = kDeadZone * size;
+  const bool level = !live && all.sizes().z() <= kLevel * height;
   Vector3d center = boxes.front().center();
+  if (level) center.z() = all.center().z();
   for (const Box& box : boxes) {
-    const Vector3d away = box.center() - center;
+    Vector3d away = box.center() - center;
+    if (level) away.z() = 0;
     if (away.norm() > dead_zone_) center += away * (1 - dead_zone_ / away.norm());
     path_.push_back(center);
   }
 }
 
 Vector3d Framing::LookAt(int knot) const {
-  if (path_.empty()) return Eigen::Map<const Vector3d>(camera_.lookat);
+  if (!follows_ || path_.empty()) return Eigen::Map<const Vector3d>(camera_.lookat);
   // between two samples of the path
   const double at = static_cast<double>(knot) / stride_;
   const int i = std::min(static_cast<int>(at), static_cast<int>(path_.size()) - 1);

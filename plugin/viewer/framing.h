@@ -49,7 +49,7 @@ class Framing {
  private:
   using Box = Eigen::AlignedBox3d;
   void FindDirection(const mjData* data, const CameraOptions& camera);
-  void ChooseFollowing(const std::string& follow, bool may_leave, const std::vector<Box>& boxes);
+  void ChooseFollowing(const std::string& follow, bool live, const std::vector<Box>& boxes);
   Box RobotBox(const mjData* data) const;
 
   const mjModel* model_;
@@ -57,6 +57,7 @@ class Framing {
   mjvCamera camera_;
   int body_ = -1;  // followed by name
   bool follows_ = false;
+  double size_ = 0;                                   // of the robot, its largest box [m]
   double dead_zone_ = 0;                              // radius in which the robot moves without the camera [m]
   Eigen::Vector3d offset_ = Eigen::Vector3d::Zero();  // from the robot's centre to the picture's
   int stride_ = 1;                                    // knots between entries of path_

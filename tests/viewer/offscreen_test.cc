@@ -72,6 +72,61 @@ TEST_F(OffscreenTest, AFloorOfAKilometreDoesNotHideASmallRobot) {
   ExpectWellFramed(source, &renderer, 0.2, Small());
 }
 
+// start, path and goal in one picture, unless the robot would be a speck in it
+TEST_F(OffscreenTest, TheCameraRestsWhereTheWayToAGoalFitsAPicture) {
+  const ModelPtr model = LoadModelFromString(kCar);
+  ViewSource source = Simulate(FromModel(model.get(), "go", "car"), 1);
+  const mjvOption option = VisibleOption(model.get());
+  ASSERT_TRUE(Framing(source, option, {}, 1).follows());
+  source.x_goal = source.trajectory.X.col(source.trajectory.N());
+  const Framing rests(source, option, {}, 1);
+  EXPECT_FALSE(rests.follows());
+  CameraOptions never;
+  never.follow = "never";
+  EXPECT_EQ(rests.camera().distance, Framing(source, option, never, 1).camera().distance);
+  source.x_goal[0] += 30;  // too far away
+  EXPECT_TRUE(Framing(source, option, {}, 1).follows());
+}
+
+// where it follows, a goal that is near is in the picture
+TEST_F(OffscreenTest, TheCameraThatFollowsMakesRoomForANearGoal) {
+  const ModelPtr model = LoadModelFromString(kCar);
+  ViewSource source = Simulate(FromModel(model.get(), "go", "car"), 1);
+  const mjvOption option = VisibleOption(model.get());
+  CameraOptions always;
+  always.follow = "always";
+  const double alone = Framing(source, option, always, 1).camera().distance;
+  source.x_goal = source.trajectory.X.col(source.trajectory.N());
+  source.x_goal[2] += 0.4;
+  const double both = Framing(source, option, always, 1).camera().distance;
+  EXPECT_GT(both, 1.02 * alone);
+  EXPECT_LT(both, 1.6 * alone);
+}
+
+// a mechanism that turns over beside its way does not take the camera up and down
+TEST_F(OffscreenTest, TheCameraThatFollowsStaysLevelWhereTheMotionDoes) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body pos="0 0 1">
+    <joint type="slide" axis="1 0 0"/><geom type="box" size=".1 .1 .05"/>
+    <body><joint name="pole" axis="0 1 0"/><geom type="capsule" size=".02" fromto="0 0 -.5 0 0 0"/></body>
+    </body></worldbody></mujoco>)");
+  ViewSource source = FromModel(model.get(), "", "cart");
+  source.live = false;
+  const int N = 40;
+  source.trajectory.X.setZero(4, N + 1);
+  for (int t = 0; t <= N; ++t) source.trajectory.X.col(t).head(2) << 0.25 * t, 2 * mjPI * t / N;
+  source.trajectory.U.setZero(0, N);
+  source.trajectory.time = VectorXd::LinSpaced(N + 1, 0, 1);
+  const Framing framing(source, VisibleOption(model.get()), {}, 1);
+  ASSERT_TRUE(framing.follows());
+  double low = 1e9, high = -1e9;
+  for (int t = 0; t <= N; ++t) {
+    low = std::min(low, framing.LookAt(t).z());
+    high = std::max(high, framing.LookAt(t).z());
+  }
+  EXPECT_LT(high - low, 1e-12);
+  EXPECT_GT(framing.LookAt(N).x() - framing.LookAt(0).x(), 5);
+}
+
 TEST_F(OffscreenTest, TheCameraFollowsARobotThatTravels) {
   const ModelPtr model = LoadModelFromString(kCar);
   const ViewSource source = Simulate(FromModel(model.get(), "go", "car"), 1);
