@@ -72,7 +72,7 @@ struct IlqrOptions {
   /// Where a solve would converge, go on along a direction in which the cost curves down; where it would stall, with
   /// forces held at their limits. iLQR alone, without a time limit, with derivatives of the problem's own model.
   bool leave_saddles = true;
-  /// Asked between derivatives and steps, from the threads of the solves: true ends iLQR as a callback's false does, of
+  /// Asked between steps and the derivatives of knots, from all threads: true ends iLQR as a callback's false does, of
   /// solves side by side each where it stands, with the gains that it has. For an iteration that takes long.
   std::function<bool()> stop{};
 };

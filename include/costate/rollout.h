@@ -131,9 +131,12 @@ class Simulator {
   /// and D are interpolated, entry by entry. 1: at each knot. @throws Error{kInvalidArgument} below 1.
   void SetDerivativeEvery(int every);
 
+  /// From now on LinearizeEach asks it before each knot, from its workers: once it says true no more are begun.
+  void SetStop(const std::function<bool()>& stop);
+
   /// The same without keeping them all: use(t, worker, derivative) runs on the worker that linearized knot t. It may
-  /// take matrices by swap; what it leaves is overwritten by the next knot.
-  void LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
+  /// take matrices by swap; what it leaves is overwritten by the next knot. @return false: it was stopped.
+  bool LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
                      const std::function<void(int, int, StepDerivative*)>& use);
 
   /// Diagnostics at all knots, re-evaluated with mj_forward from the stored states and context.

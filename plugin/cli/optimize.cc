@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -23,7 +24,9 @@
 #include "cli/terminal.h"
 #include "core/actuator_range.h"
 #include "core/driven.h"
+#include "optimizer/basin_hopping.h"
 #include "optimizer/stuck.h"
+#include "optimizer/take_knot.h"
 #include "optimizer/untouched.h"
 #include "rollout/knot_health.h"
 
@@ -42,7 +45,8 @@ Several go together. `costate task ROBOT --goal … -o FILE` writes the same as 
 One line an iteration: cost; the reduction that the quadratic model expected and the actual one; the largest gradient of a
 control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.
 
-Ctrl-C ends within an iteration; the best motion so far is kept and saved (a second Ctrl-C ends at once).
+Ctrl-C ends within an iteration, and between the derivatives of two knots; the best motion so far is kept and saved (a second
+Ctrl-C ends at once). Derivatives that take more than about 10 s an iteration are announced, with the reason and what helps.
 --resume RUN goes on where the solver of a saved run stood that was interrupted or at its limit of iterations: from its last
 iterate, with the multipliers and penalties of its constraints, and with the times that were tried. Weights and solver
 settings may have changed since; what no longer fits is an error that names both values.
@@ -374,6 +378,52 @@ void WarnOfOvershoot(const Task& task) {
       TangentNames(m)[static_cast<std::size_t>(dims.nv + dof)], -eigenvalue, IntegratorName(m), m->opt.timestep)});
 }
 
+// [s] that the derivatives of an iteration take, where one control interval's are those at the start; and why
+double DerivativeTime(const Task& task, std::string* why) {
+  const mjModel* m = task.model.get();
+  Simulator simulator(m, task.context, task.substeps, 1);
+  LinearizeOptions options = task.solver.derivative;
+  SelectSensors(*task.cost, m, &options, &simulator);
+  Trajectory motion;
+  double seconds = 0;
+  try {
+    if (task.N == 0 || !simulator.Rollout(task.x0, task.U_guess.leftCols(1), &motion).ok()) return 0;
+    const auto begin = std::chrono::steady_clock::now();
+    simulator.LinearizeEach(motion, options, [&](int t, int, StepDerivative* step) {
+      if (t > 0) return;
+      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      for (const TermCoverage& term : step->coverage.terms) {
+        if (term.level == Level::kAnalytic) continue;
+        *why += fmt::format("{}{}: {}{}{}", why->empty() ? "" : "; ", term.term, ToString(term.level),
+                            term.reason.empty() ? "" : ", ", term.reason);
+      }
+    });
+  } catch (const Error&) {
+    return 0;  // the solver says it
+  }
+  const int knots = (task.N - 1) / task.solver.derivative_every + 1;
+  constexpr int kRaced = 5;  // side by side
+  const bool races = task.free_time.longest == 0 && !task.state.U.cols() && Races(m, task.N, task.solver, task.hopping);
+  const int threads = Simulator(m, task.context, 1, task.solver.threads).threads();
+  return seconds * knots * (races ? kRaced : 1) / std::min(threads, knots);
+}
+
+// before an iteration of which nothing is seen for long
+bool WarnOfSlowDerivatives(const Task& task) {
+  constexpr double kLong = 10;  // [s]
+  std::string why;
+  const double seconds = DerivativeTime(task, &why);
+  if (!(seconds > kLong)) return false;
+  const mjModel* m = task.model.get();
+  std::string remedy = "--derivative-every 4 interpolates between knots";
+  if (task.substeps > 1) remedy += fmt::format(", fewer steps a control (now {}) are fewer derivatives", task.substeps);
+  if (m->opt.integrator == mjINT_DISCRETE)
+    remedy += m->nflex > 0 ? ", so is a flex of fewer vertices" : ", integrator=\"implicitfast\" has a closed form";
+  PrintWarnings({fmt::format("the derivatives of an iteration take about {}{}; {}", FormatDuration(seconds),
+                             why.empty() ? "" : " (" + why + ")", remedy)});
+  return true;
+}
+
 // terms that a solve without a kink or constraint has left where they were, as no control moves them by much
 std::vector<std::string> HardlyMoved(const Task& task, const SolveResult& result) {
   constexpr double kUnmoved = 0.999, kSlope = 1e-3;
@@ -477,8 +527,19 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
 }
 
 // a line an iteration, unless quiet, and a bar
-TaskSolution SolveWithProgress(const OptimizeOptions& options, const Task& task) {
+TaskSolution SolveWithProgress(const OptimizeOptions& options, bool slow, Task* task_) {
+  const Task& task = *task_;
   Progress progress(task.solver.iterations);
+  std::mutex mutex;  // of the bar: derivatives are taken side by side
+  int done = 0, begun = 0;
+  task_->solver.stop = Interrupted;
+  if (slow) {
+    task_->solver.stop = [&] {
+      const std::lock_guard<std::mutex> lock(mutex);
+      progress.Update(done, fmt::format("derivatives at {} knots", ++begun));
+      return Interrupted();
+    };
+  }
   const bool constrained = task.constraints.size() > 0;
   const Columns columns{.gap = task.solver.type == SolverType::kFddp, .violation = constrained};
   if (!options.quiet && task.solver.derivative_every > 1) {
@@ -487,12 +548,17 @@ TaskSolution SolveWithProgress(const OptimizeOptions& options, const Task& task)
   if (!options.quiet) progress.Line(columns.Header());
   progress.Stage(0, "the guess's motion and its derivatives");
   const IterationCallback callback = [&](const IterationRecord& record) {
+    const std::lock_guard<std::mutex> lock(mutex);
     if (!options.quiet) progress.Line(Row(record, columns));
+    done = record.iteration;
+    begun = 0;
     progress.Update(record.iteration, fmt::format("cost {:.6g}", record.cost) +
                                           (constrained ? fmt::format(", violation {:.3g}", record.violation) : ""));
     return !Interrupted();
   };
-  return SolveTask(task, TellingCallbacks(task, options, &progress, callback));
+  TaskSolution solution = SolveTask(task, TellingCallbacks(task, options, &progress, callback));
+  task_->solver.stop = Interrupted;
+  return solution;
 }
 
 // and says by which commands to go on; takes motion, policy and model
@@ -519,6 +585,7 @@ int RunOptimize(const OptimizeOptions& options) {
   PrintWarnings(task.warnings);
   if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
   WarnOfOvershoot(task);
+  const bool slow = WarnOfSlowDerivatives(task);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
   if (!options.no_save) CheckRunFolder(folder, options.force);
   const mjModel* m = task.model.get();
@@ -527,9 +594,8 @@ int RunOptimize(const OptimizeOptions& options) {
 
   // solve
   CatchInterrupts();
-  task.solver.stop = Interrupted;
   const auto begin = std::chrono::steady_clock::now();
-  TaskSolution solution = SolveWithProgress(options, task);
+  TaskSolution solution = SolveWithProgress(options, slow, &task);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   SolveResult& result = solution.result;
   if (result.status == SolveStatus::kDiverged) {

@@ -45,7 +45,8 @@ int Expander::Expand(const Trajectory& motion, LqProblem* lq, bool limits) {
     if (!bounded_) knot.du_lower.resize(0);
     forces_.Bound(t, &knot);
   };
-  simulator_->LinearizeEach(motion, derivative_, std::ref(use));
+  stopped_ = !simulator_->LinearizeEach(motion, derivative_, std::ref(use));
+  if (stopped_) return problem_.N + 1;
   const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
   return failed == failed_.end() ? -1 : static_cast<int>(failed - failed_.begin());
 }

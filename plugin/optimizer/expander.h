@@ -19,10 +19,11 @@ class Expander {
 
   /// @param lq  receives the problem, with the bounds that `problem` leaves du and a start that may move.
   /// @param limits  with controls that are at their force's limit as ForceLimits has them.
-  /// @return    the first knot without a derivative, or -1.
+  /// @return    the first knot without a derivative, or -1; N + 1 where the simulator was stopped.
   int Expand(const Trajectory& motion, LqProblem* lq, bool limits = false);
   const ForceLimits& forces() const { return forces_; }
 
+  bool stopped() const { return stopped_; }
   StepStatus status(int knot) const { return failed_[static_cast<std::size_t>(knot)]; }
 
  private:
@@ -30,7 +31,7 @@ class Expander {
   Simulator* simulator_;
   LinearizeOptions derivative_;
   VectorXd unit_;  // LqProblem::unit
-  bool bounded_;
+  bool bounded_, stopped_ = false;
   ForceLimits forces_;
   std::vector<CostExpansion> expansions_;  // one a worker
   CostExpansion last_;                     // of the last knot, which has other sizes

@@ -26,6 +26,7 @@ namespace costate {
 namespace {
 
 constexpr double kFinalGrowth = 100;  // of regularization when the final gains need some
+constexpr double kNoTime = 1;         // [s] that derivatives about the result may take after an interruption
 constexpr int kMostRecords = 10000;   // for so many iterations memory is taken in advance
 
 // a first full step without regularization that keeps this part of its promise shows a linear-quadratic problem
@@ -139,6 +140,7 @@ IlqrSolver::Impl::Impl(const Problem& problem, const IlqrOptions& options)
       rival_(RivalOptions(options)) {
   simulator_.SetDerivativeModel(options.derivative_model);
   simulator_.SetDerivativeEvery(options.derivative_every);
+  simulator_.SetStop(options.stop);
 }
 
 void IlqrSolver::Impl::Begin() {
@@ -246,7 +248,7 @@ void IlqrSolver::Impl::Iterate(const IterationCallback& callback) {
 }
 
 bool IlqrSolver::Impl::IsStopped() {
-  if (!options_.stop || !options_.stop()) return false;
+  if (!expander_.stopped() && (!options_.stop || !options_.stop())) return false;
   stopped_ = true;
   End(SolveStatus::kInterrupted,
       fmt::format("interrupted after {} iterations at cost {:.6g}", result_.iterations.size(), result_.cost));
@@ -280,6 +282,7 @@ bool IlqrSolver::Impl::Expand(IterationRecord* record) {
   const int failed = Linearize();
   record->seconds_derivative = Lap(&start);
   if (failed < 0) return true;
+  if (expander_.stopped()) return !IsStopped();
   End(SolveStatus::kStalled, fmt::format("the derivative at knot {} of {} fails ({}); the motion is the last good one",
                                          failed, problem_.N, ToString(expander_.status(failed))));
   return false;
@@ -533,18 +536,25 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
 
 // gains and gradient about the trajectory that is returned, with the least regularization that works
 void IlqrSolver::Impl::FinishPolicy() {
-  if (!options_.final_policy || (stopped_ && !expanded_)) {
-    // K of the model that promised no more, of the last step or, when nothing else is known, of the start; k is taken
-    if (result_.status == SolveStatus::kConverged && expanded_ && riccati_.ok) TakePolicy(&riccati_, &result_.policy);
+  const auto keep = [&] {
     if (result_.policy.K.front().size() == 0) NoPolicy();
     result_.policy.k.setZero(simulator_.dims().nu, problem_.N);
     result_.policy.dx0.resize(0);
     result_.gradient_norm = result_.iterations.empty() ? 0 : result_.iterations.back().gradient_norm;
-    return;
+  };
+  if (!options_.final_policy || (stopped_ && !expanded_)) {
+    // K of the model that promised no more, of the last step or, when nothing else is known, of the start; k is taken
+    if (result_.status == SolveStatus::kConverged && expanded_ && riccati_.ok) TakePolicy(&riccati_, &result_.policy);
+    return keep();
   }
+  // who interrupts waits for derivatives that take no time
+  const bool waits = result_.iterations.empty() || result_.iterations.back().seconds_derivative < kNoTime;
+  if (waits) simulator_.SetStop({});
   simulator_.SetDerivativeEvery(1);
   const bool expanded = (expanded_ && options_.derivative_every == 1) || Linearize() < 0;
   simulator_.SetDerivativeEvery(options_.derivative_every);
+  simulator_.SetStop(options_.stop);
+  if (!expanded && expander_.stopped()) return keep();
   if (expanded) {
     for (double mu = 0; mu <= options_.regularization_max;
          mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {

@@ -3,6 +3,7 @@
 #include <costate/rollout.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -228,6 +229,12 @@ struct Simulator::Impl {
   StepDerivative last;  // of the last knot, which has other sizes
   int every = 1;
   std::vector<StepDerivative> keys;  // where every > 1
+  std::function<bool()> stop;
+  std::atomic<bool> stopped = false;
+  bool IsStopped() {
+    if (!stopped && stop && stop()) stopped = true;
+    return stopped;
+  }
   void LinearizeSome(const Trajectory& trajectory, const LinearizeOptions& options,
                      const std::function<void(int, int, StepDerivative*)>& use);
 };
@@ -444,17 +451,25 @@ void Simulator::Linearize(const Trajectory& trajectory, const LinearizeOptions& 
   });
 }
 
-void Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
+void Simulator::SetStop(const std::function<bool()>& stop) { impl_->stop = stop; }
+
+bool Simulator::LinearizeEach(const Trajectory& trajectory, const LinearizeOptions& options,
                               const std::function<void(int, int, StepDerivative*)>& use) {
   CheckTrajectory(impl_->model, trajectory);
-  if (impl_->every > 1 && trajectory.N() > 0) return impl_->LinearizeSome(trajectory, options, use);
+  impl_->stopped = false;
+  if (impl_->every > 1 && trajectory.N() > 0) {
+    impl_->LinearizeSome(trajectory, options, use);
+    return !impl_->stopped;
+  }
   const auto job = [&](int t, int index) {
+    if (impl_->IsStopped()) return;
     Impl::Worker& worker = impl_->Get(index);
     StepDerivative* derivative = t < trajectory.N() ? &worker.derivative : &impl_->last;
     impl_->LinearizeKnot(trajectory, options, t, worker, derivative);
     use(t, index, derivative);
   };
   ParallelFor(trajectory.N() + 1, std::ref(job));  // by reference: nothing is allocated
+  return !impl_->stopped;
 }
 
 // knots 0, every, 2 every … N-1 and N; those between by interpolation
@@ -464,9 +479,11 @@ void Simulator::Impl::LinearizeSome(const Trajectory& trajectory, const Lineariz
   const auto knot = [&](int key) { return key <= whole ? std::min(key * every, N - 1) : N; };
   keys.resize(static_cast<std::size_t>(whole) + 1);
   pool.ParallelFor(whole + 2, [&](int key, int index) {
+    if (IsStopped()) return;
     LinearizeKnot(trajectory, options, knot(key), Get(index),
                   key <= whole ? &keys[static_cast<std::size_t>(key)] : &last);
   });
+  if (stopped) return;
   pool.ParallelFor(N + 1, [&](int t, int index) {
     if (t == N) return use(t, index, &last);
     const int key = std::min(t / every, std::max(0, whole - 1));

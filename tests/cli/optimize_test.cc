@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -432,6 +433,31 @@ TEST(CliOptimize, KeepsTheBestMotionWhenInterrupted) {
   const Record record = ReadRecord(folder.File("run"));
   EXPECT_EQ(record.status, "interrupted");
   EXPECT_TRUE(Replay(record).identical);
+}
+
+// derivatives that take minutes: how long, why and what helps is said first, and Ctrl-C does not wait for their end
+TEST(CliOptimize, SaysHowLongSlowDerivativesTakeAndLeavesThem) {
+  TemporaryFolder folder;
+  folder.Write("soft.xml", R"(<mujoco><option timestep="0.002" integrator="discrete"/><worldbody>
+    <geom type="plane" size="2 2 .1"/>
+    <flexcomp name="jelly" type="grid" count="3 3 3" spacing=".05 .05 .05" pos=".15 0 .055" dim="3" radius=".005" mass=".3">
+      <elasticity young="3e4" poisson="0.2" damping="0.005"/><contact selfcollide="none"/></flexcomp>
+    <body name="finger" pos="0 0 .06"><joint name="x" type="slide" axis="1 0 0"/><geom size=".03" mass=".2"/></body>
+    </worldbody><actuator><motor joint="x" ctrlrange="-1 1"/></actuator></mujoco>)");
+  const std::string task = folder.Write("soft.task.xml", R"(<task model="soft.xml" horizon="6" controlstep="5">
+    <cost qpos="x" target="0.1"/><cost ctrl="all"/></task>)");
+  Process process({COSTATE_PROGRAM, "optimize", task, "--no-save", "--hops", "0", "--threads", "1"});
+  ASSERT_TRUE(process.WaitForText("the derivatives of an iteration take about "));
+  ASSERT_TRUE(process.WaitForText(" iter "));
+  process.Signal(SIGINT);
+  const auto begin = std::chrono::steady_clock::now();
+  const ProcessResult result = process.Wait();
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 30);
+  EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
+  EXPECT_TRUE(Has(result.err, "integrator discrete: its metric has no closed form"));
+  EXPECT_TRUE(Has(result.err, "--derivative-every 4"));
+  EXPECT_TRUE(Has(result.err, "fewer steps a control (now 5)"));
+  EXPECT_TRUE(Has(result.out, "interrupted after 0 iterations"));
 }
 
 // the optimum of standing up lies at the edge of a contact, where no step may help any more: still a motion to use

@@ -35,6 +35,32 @@ std::vector<NamedModel> AwakeModels() {
   return models;
 }
 
+// a derivative that takes minutes can be left between its knots
+TEST_F(LinearizeAlong, EndsWhereItIsStopped) {
+  const NamedModel named = AwakeModels().front();
+  ModelPtr model = LoadModelFromString(named.xml);
+  DataPtr start = StartData(model.get());
+  for (const int every : {1, 3}) {
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+    simulator.SetDerivativeEvery(every);
+    Trajectory trajectory;
+    ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), WavyControls(model.get(), 25), &trajectory).ok());
+    int asked = 0, used = 0;
+    const auto use = [&](int, int, StepDerivative*) { ++used; };
+    EXPECT_TRUE(simulator.LinearizeEach(trajectory, {}, use));
+    EXPECT_EQ(used, 26);
+    used = 0;
+    simulator.SetStop([&] { return ++asked > 5; });
+    EXPECT_FALSE(simulator.LinearizeEach(trajectory, {}, use));
+    EXPECT_EQ(asked, 6);
+    EXPECT_EQ(used, every == 1 ? 5 : 0);
+    simulator.SetStop({});
+    used = 0;
+    EXPECT_TRUE(simulator.LinearizeEach(trajectory, {}, use));
+    EXPECT_EQ(used, 26);
+  }
+}
+
 // Which worker takes which knot changes from run to run; what it computes does not.
 TEST_F(LinearizeAlong, DoesNotDependOnTheThreadCount) {
   for (const NamedModel& named : AwakeModels()) {
