@@ -187,6 +187,7 @@ int RunInfo(const std::string& file) {
   PrintLevels(model.get());
   PrintCertificate(model.get());
   PrintNonSmoothness(model.get());
+  if (const std::string falls = FallsFreely(model.get()); !falls.empty()) warnings.push_back(falls);
   for (const std::string& warning : warnings) PrintRow("warning", warning);
   return kExitOk;
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/collision_filter.h"
+#include "core/driven.h"
 #include "core/option_words.h"
 #include "rollout/penetration.h"
 
@@ -49,6 +51,69 @@ std::string DeepStart(const Task& task) {
   };
   return fmt::format("at the start {} penetrates {} by {:.3g} m, the mean body size is {:.3g} m: they are thrown apart",
                      body(deepest->geom[1]), body(deepest->geom[0]), -deepest->dist, m->stat.meansize);
+}
+
+namespace {
+
+bool HasFreeRoot(const mjModel* m, int tree) { return m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE; }
+
+// -1: of the world, of mocap bodies and of flexes
+int TreeOfGeom(const mjModel* m, int geom) { return geom < 0 ? -1 : m->body_treeid[m->geom_bodyid[geom]]; }
+
+// is there something that may hold a body that falls: contact with what does not fall, a tie, a thrust, a fluid?
+bool MayBeHeld(const mjModel* m, int tree, bool contacts) {
+  const auto falls = [&](int geom) {
+    const int t = TreeOfGeom(m, geom);
+    return t >= 0 && HasFreeRoot(m, t);
+  };
+  const auto meets = [&](int a, int b) {
+    return (TreeOfGeom(m, a) == tree && !falls(b)) || (TreeOfGeom(m, b) == tree && !falls(a));
+  };
+  for (int i = 0; contacts && i < m->npair; i++) {
+    if (meets(m->pair_geom1[i], m->pair_geom2[i])) return true;
+  }
+  for (int a = 0; contacts && a < m->ngeom; a++) {
+    for (int b = a + 1; b < m->ngeom; b++) {
+      if (meets(a, b) && MayTouch(m, a, b)) return true;
+    }
+  }
+  for (int b = 0; b < m->nbody; b++) {
+    if (m->body_treeid[b] == tree && m->body_gravcomp[b] != 0) return true;
+  }
+  for (int i = 0; i < m->nactuator; i++) {
+    const int type = m->actuator_trntype[i], id = m->actuator_trnid[2 * i];
+    const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
+    if (joint ? m->jnt_type[id] == mjJNT_FREE : type != mjTRN_TENDON) return true;  // thrusts, adhesion
+  }
+  for (int i = 0; i < m->nwrap; i++) {
+    if (m->wrap_type[i] != mjWRAP_JOINT && m->wrap_type[i] != mjWRAP_PULLEY) return true;  // a rope may hold it
+  }
+  const bool ties =
+      std::any_of(m->eq_type, m->eq_type + m->neq, [](int type) { return type != mjEQ_JOINT && type != mjEQ_TENDON; });
+  return ties || m->nflex > 0 || m->nplugin > 0 || m->opt.density > 0 || m->opt.viscosity > 0;
+}
+
+}  // namespace
+
+std::string FallsFreely(const mjModel* m) {
+  constexpr mjtNum kWeightless = 1e-3;  // [m/s²]
+  const bool gravity = !(m->opt.disableflags & mjDSBL_GRAVITY) && mju_norm3(m->opt.gravity) > kWeightless;
+  if (!gravity || m->ntree == 0 || m->nactuator == 0) return "";
+  const DataPtr data = MakeData(m);
+  mj_kinematics(m, data.get());
+  mj_comPos(m, data.get());
+  const std::vector<char> driven = DrivenDofs(m, data.get());
+  const bool contacts = !(m->opt.disableflags & (mjDSBL_CONTACT | mjDSBL_CONSTRAINT));
+  for (int tree = 0; tree < m->ntree; tree++) {
+    const char* first = driven.data() + m->tree_dofadr[tree];
+    const bool robot = std::find(first, first + m->tree_dofnum[tree], 1) != first + m->tree_dofnum[tree];
+    if (!robot || !HasFreeRoot(m, tree) || MayBeHeld(m, tree, contacts)) continue;
+    return fmt::format(
+        "nothing of the world can touch '{}': it falls freely{}",
+        ElementName(m, mjOBJ_BODY, m->dof_bodyid[m->tree_dofadr[tree]]),
+        contacts ? "; is there a scene file, with a floor, that includes this one?" : ", for contacts are disabled");
+  }
+  return "";
 }
 
 }  // namespace costate::cli

@@ -15,6 +15,10 @@ std::string SizesText(const mjModel* model);       ///< "nq 7, nv 6, na 0, nu 2,
 /// "at the start 'foot' penetrates 'world' by 0.057 m …", of the deepest contact, where that is none any more; else "".
 std::string DeepStart(const Task& task);
 
+/// "nothing of the world can touch 'trunk': it falls freely …", of a robot with a free joint and actuators that push it
+/// only against itself, as a robot's file without its scene is; else "".
+std::string FallsFreely(const mjModel* model);
+
 }  // namespace costate::cli
 
 #endif  // COSTATE_PLUGIN_CLI_MODEL_FACTS_H_

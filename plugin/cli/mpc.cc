@@ -301,6 +301,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
   Task task = LoadMpcTask(arguments);
   PrintWarnings(task.warnings);
   if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
+  if (const std::string falls = FallsFreely(task.model.get()); !falls.empty()) PrintWarnings({falls});
   const std::string folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
   if (!arguments.no_save) CheckRunFolder(folder, arguments.force);
   const ModelPtr plant = LoadPlantFile(task, arguments.plant);

@@ -584,6 +584,7 @@ int RunOptimize(const OptimizeOptions& options) {
   ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
   if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
+  if (const std::string falls = FallsFreely(task.model.get()); !falls.empty()) PrintWarnings({falls});
   WarnOfOvershoot(task);
   const bool slow = WarnOfSlowDerivatives(task);
   const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;

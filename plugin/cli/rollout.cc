@@ -205,6 +205,7 @@ int RunRollout(const RolloutOptions& options) {
   const Task& task = setup.task;
   const mjModel* m = task.model.get();
   PrintWarnings(task.warnings);
+  if (const std::string falls = FallsFreely(m); !falls.empty()) PrintWarnings({falls});
   Simulator simulator(m, task.context, task.substeps);
   const double duration = task.N * simulator.knot_time();
   fmt::print("{}: {}, {} steps of {:.4g} ms ({:.4g} s), {}\n", ModelName(m), SizesText(m), task.N * task.substeps,

@@ -154,6 +154,38 @@ TEST(CliRollout, AnswersNoWhenTheSimulationDiverges) {
 }
 
 // Ctrl-C in the middle of a long simulation: the beginning is judged, saved, and replays.
+// a robot's file without its scene
+TEST(CliRollout, SaysThatNothingOfTheWorldCanTouchARobot) {
+  TemporaryFolder folder;
+  const auto robot = [&](const std::string& name, const std::string& world, const std::string& actuator,
+                         const std::string& option = "") {
+    return folder.Write(name, "<mujoco><option " + option + "/><worldbody>" + world + R"(<body name="trunk" pos="0 0 1">
+      <freejoint/><site name="s"/><geom size=".1"/><body pos="0 0 -.2"><joint name="leg" axis="0 1 0"/>
+      <geom type="capsule" size=".02" fromto="0 0 0 0 0 -.2"/></body></body></worldbody><actuator>)" +
+                                  actuator + "</actuator></mujoco>");
+  };
+  const std::string leg = "<motor joint='leg'/>", floor = "<geom type='plane' size='1 1 1'/>";
+  const std::string says = "nothing of the world can touch 'trunk': it falls freely; is there a scene file";
+  const std::string bare = robot("bare.xml", "", leg);
+  const auto rollout = [](const std::string& file) {
+    return Costate({"rollout", file, "--time", "0.01", "--no-save"}).err;
+  };
+  EXPECT_TRUE(Has(rollout(bare), says));
+  EXPECT_TRUE(Has(Costate({"info", bare}).out, "nothing of the world can touch 'trunk'"));
+  EXPECT_TRUE(Has(Costate({"optimize", bare, "--goal", "joint:leg=0.1", "--time", "0.05", "--no-save"}).err, says));
+  EXPECT_TRUE(Has(Costate({"mpc", bare, "--goal", "joint:leg=0.1", "--time", "0.05", "--no-save"}).err, says));
+  EXPECT_TRUE(
+      Has(rollout(robot("visual.xml", "<geom type='plane' size='1 1 1' contype='0' conaffinity='0'/>", leg)), says));
+  EXPECT_TRUE(Has(rollout(robot("off.xml", floor + "<site/>", leg, "><flag contact='disable'/></option><option")),
+                  "for contacts are disabled"));
+  for (const std::string& held :
+       {robot("floor.xml", floor, leg), robot("space.xml", "", leg, "gravity='0 0 0'"),
+        robot("drone.xml", "", leg + "<motor site='s' gear='0 0 1 0 0 0'/>"),
+        robot("fish.xml", "", leg, "density='1000'"), folder.Write("pendulum.xml", kPendulum)}) {
+    EXPECT_EQ(rollout(held).find("falls freely"), std::string::npos) << held;
+  }
+}
+
 TEST(CliRollout, KeepsWhatThereIsWhenInterrupted) {
   TemporaryFolder folder;
   const std::string model = folder.Write("p.xml", kPendulum);
