@@ -452,6 +452,7 @@ Task ReadTask(const XmlFile& file) {
     task.solver.iterations = kConstrainedIterations;
   task.cost = std::make_unique<ResidualCost>(task.model.get(), std::move(terms), head.scale);
   WarnOfStart(&task);
+  WarnOfIdleGeoms(&task);
   if (task.sampling.iterations > 0 && task.constraints.size() > 0) {
     task.warnings.push_back(
         "a sampled start betters the guess by the cost alone; the constraints are kept from there on");

@@ -1,5 +1,6 @@
 #include "optimizer/task_sensor.h"
 
+#include <costate/task.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -420,6 +421,43 @@ std::string SensorAdder::AddTarget(const XmlElement& element, const std::string&
   const std::size_t dot = sensor.rfind('.');
   const std::string word = dot == std::string::npos || draft.type == mjSENS_FRAMEPOS ? "pos" : sensor.substr(dot + 1);
   return Add(element, draft, fmt::format("{}:{}.{}", kind.attribute, target.name, word));
+}
+
+void WarnOfIdleGeoms(Task* task) {
+  const mjModel* m = task->model.get();
+  std::vector<char> read(static_cast<std::size_t>(m->nsensordata)), told(static_cast<std::size_t>(m->nbody));
+  task->cost->MarkSensors(&read);
+  for (int i = 0; i < task->constraints.size(); ++i) task->constraints[i].MarkSensors(&read);
+  const auto idle = [m](int geom) {
+    const auto has = [geom](const int* ids, auto n) { return std::find(ids, ids + n, geom) != ids + n; };
+    return m->geom_contype[geom] == 0 && m->geom_conaffinity[geom] == 0 && !has(m->pair_geom1, m->npair) &&
+           !has(m->pair_geom2, m->npair);
+  };
+  const auto look = [&](int type, int body) {
+    if (type != mjOBJ_BODY || told[static_cast<std::size_t>(body)]) return;
+    told[static_cast<std::size_t>(body)] = 1;
+    int geoms = m->body_geomnum[body], idles = 0, meshes = 0;
+    std::string collides;
+    for (int g = m->body_geomadr[body]; g < m->body_geomadr[body] + geoms; ++g) {
+      idles += idle(g);
+      meshes += m->geom_type[g] == mjGEOM_MESH;
+      if (collides.empty() && !idle(g)) collides = ElementName(m, mjOBJ_GEOM, g);
+    }
+    if (idles == 0 || idles == geoms) return;
+    task->warnings.push_back(
+        fmt::format("the distance of body '{}' looks at {} geoms{}, of which {} collide with nothing: geom=\"{}\" is "
+                    "that of one that "
+                    "does",
+                    ElementName(m, mjOBJ_BODY, body), geoms,
+                    meshes > 0 ? fmt::format(", {} of them meshes", meshes) : "", idles, collides));
+  };
+  for (int i = 0; i < m->nsensor; ++i) {
+    const int type = m->sensor_type[i];
+    if (type != mjSENS_GEOMDIST && type != mjSENS_GEOMNORMAL && type != mjSENS_GEOMFROMTO) continue;
+    if (!read[static_cast<std::size_t>(m->sensor_adr[i])]) continue;
+    look(m->sensor_objtype[i], m->sensor_objid[i]);
+    look(m->sensor_reftype[i], m->sensor_refid[i]);
+  }
 }
 
 }  // namespace costate

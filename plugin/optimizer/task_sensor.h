@@ -12,6 +12,8 @@
 
 namespace costate {
 
+struct Task;
+
 /// A sensor to be: what mjsSensor needs to know.
 struct SensorDraft {
   int type = -1;  // mjtSensor
@@ -90,6 +92,10 @@ struct ElementTarget {
   std::string kind, name;
 };
 ElementTarget ParseElementTarget(const std::string& text);
+
+/// Says of which bodies distances are read that look at geoms which collide with nothing, such as visual meshes, beside
+/// some that do. @pre the task has its cost and constraints.
+void WarnOfIdleGeoms(Task* task);
 
 }  // namespace costate
 

@@ -50,6 +50,32 @@ TEST_F(TaskConstraint, MeasuresDistancesAsFarAsTheyMatter) {
   EXPECT_EQ(cutoffs("<cost " + apart + "target='0.5'/><constraint " + apart + "lower='0.02'/>"), Cutoffs{10});
 }
 
+// a body's distance is that of its geoms whether they collide or not: of meshes that do not it costs much and means little
+TEST_F(TaskConstraint, NamesTheGeomsOfADistanceThatCollideWithNothing) {
+  TemporaryFolder folder;
+  folder.Write("arm.xml", R"(<mujoco><worldbody>
+    <body name="arm"><joint name="j" axis="0 1 0"/><geom name="hull" size=".1"/>
+      <geom type="box" size=".1 .1 .1" contype="0" conaffinity="0"/><geom size=".05" contype="0" conaffinity="0"/>
+      <geom name="paired" size=".01" contype="0" conaffinity="0"/></body>
+    <body name="ghost" pos="0 2 0"><geom size=".1" contype="0" conaffinity="0"/></body>
+    <body name="post" pos="1 0 0"><geom name="post" size=".1"/></body></worldbody>
+    <contact><pair geom1="paired" geom2="post"/></contact><actuator><motor joint="j"/></actuator></mujoco>)");
+  const auto warnings = [&](const std::string& constraint) {
+    return LoadTask(
+               folder.Write("t.xml", "<task model='arm.xml' horizon='0.1'><cost ctrl='all'/>" + constraint + "</task>"))
+        .warnings;
+  };
+  const auto both = warnings(
+      "<constraint body='arm' quantity='distance' body2='post' lower='0.1'/>"
+      "<constraint body='ghost' quantity='distance' body2='arm' lower='0.1'/>");
+  ASSERT_EQ(both.size(), 1u);
+  EXPECT_EQ(both[0],
+            "the distance of body 'arm' looks at 4 geoms, of which 2 collide with nothing: geom=\"hull\" is that "
+            "of one that does");
+  EXPECT_TRUE(warnings("<constraint geom='hull' quantity='distance' geom2='post' lower='0.1'/>").empty());
+  EXPECT_TRUE(warnings("<constraint body='ghost' quantity='distance' body2='post' lower='0.1'/>").empty());
+}
+
 TEST_F(TaskConstraint, StatesBoundsWindowsAndNames) {
   // 50 knots of 2 ms
   const Task task = LoadZooTask(std::string(kCheap) + R"(
