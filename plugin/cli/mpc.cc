@@ -135,6 +135,23 @@ bool FirstPlanFailed(const Task& task, const MpcResult& result) {
   return SolveExitCode(task, result.first_status, result.first_gained, result.first_violation) == kExitNo;
 }
 
+// where the robot begins far from what its costs ask for and at the end still is; else empty
+std::string EndsNoBetter(const Task& task, const MpcResult& result, double control_time) {
+  constexpr int kParts = 10;    // the last of which is the end
+  constexpr double kFar = 0.1;  // of the largest cost on the way
+  constexpr double kHardlyLess = 0.9;
+  const Eigen::Index N = result.trajectory.N();
+  if (N < kParts || result.interrupted) return "";
+  const double first = result.cost_per_knot[0], end = result.cost_per_knot.segment(N - N / kParts, N / kParts).mean();
+  if (!(first > kFar * result.cost_per_knot.head(N).maxCoeff()) || !(end > kHardlyLess * first)) return "";
+  const double horizon = task.mpc.horizon > 0 ? task.mpc.horizon : task.N * control_time;
+  return fmt::format(
+      "the robot's running cost at the end is {:.4g} a step, beside {:.4g} at its start: what it is to do "
+      "may "
+      "take longer than plans of {:.4g} s (--horizon), or the robot is another than they think",
+      end, first, horizon);
+}
+
 std::string FailedFirstPlan(const MpcResult& result) {
   return fmt::format("FAILED, {}: {}", ToString(result.first_status), result.first_plan);
 }
@@ -352,6 +369,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
   record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
   const bool planless = FirstPlanFailed(task, result);
   if (planless) record.failures.push_back("first plan: " + FailedFirstPlan(result));
+  if (const std::string nowhere = EndsNoBetter(task, result, control_time); !nowhere.empty())
+    record.failures.push_back(nowhere);
   RecordConstraints(task, result, &record);
   const bool failed = !result.status.ok();
   record.status = failed ? "diverged" : result.interrupted ? "interrupted" : "ok";

@@ -54,6 +54,18 @@ TEST(CliMpc, SavesAClosedLoopThatReplaysBitForBit) {
   EXPECT_EQ(Costate({"replay", folder.File("run")}).exit_code, 0);
 }
 
+// the same arm as planned gets there; one whose link is a hundred times heavier hangs
+TEST(CliMpc, SaysThatTheRobotEndsNoBetterThanItBegan) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder), said = "the robot's running cost at the end is ";
+  EXPECT_FALSE(Has(Costate({"mpc", task, "--time", "1", "--no-save"}).out, said));
+  std::string heavy = kMpcArm;
+  heavy.replace(heavy.find("mass='1'"), 8, "mass='100'");
+  const ProcessResult result =
+      Costate({"mpc", task, "--time", "1", "--no-save", "--plant", folder.Write("heavy.xml", heavy)});
+  EXPECT_TRUE(Has(result.out, said)) << result.out;
+}
+
 TEST(CliMpc, TellsHowConstraintsWereKept) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder,
