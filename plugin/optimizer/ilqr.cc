@@ -550,7 +550,8 @@ bool IlqrSolver::Impl::SolveLeastRegularized() {
 
 // gains of a step that much regularization made short hold nothing, and where there was none they are an older model's
 bool IlqrSolver::Impl::NeedsPolicy() const {
-  if (solve_lq_ || stopped_ || result_.iterations.empty() || result_.status == SolveStatus::kConverged) return false;
+  if (!options_.firm_policy || solve_lq_ || stopped_) return false;
+  if (result_.iterations.empty() || result_.status == SolveStatus::kConverged) return false;
   const IterationRecord& last = result_.iterations.back();
   return !(last.step > 0 && last.regularization == 0);
 }

@@ -47,6 +47,7 @@ MpcPlanner::MpcPlanner(const Task& task)
   }
   IlqrOptions options = task.solver;
   options.final_policy = false;
+  options.firm_policy = true;
   options.regularization_sweep = options.long_steps = false;
   options.line_search_steps = std::min(options.line_search_steps, kLineSearchSteps);
   solver_ = std::make_unique<IlqrSolver>(problem, options);

@@ -485,7 +485,7 @@ TEST(CTask, IsSolvedAsTheCommandLineWould) {
         << error;
     own.solver.iterations = 20;
     own.solver.threads = 1;
-    if (hops > 0) own.hopping = {.rounds = hops};
+    if (hops > 0) own.hopping = {.rounds = hops, .after_solve = true};
     const SolveResult expected = SolveTask(own).result;
     EXPECT_TRUE(support::BitwiseEqual(X, expected.trajectory.X.transpose()));
     EXPECT_TRUE(support::BitwiseEqual(U, expected.trajectory.U.transpose()));

@@ -226,7 +226,7 @@ TEST_F(BasinHopping, AskedForFollowsASolveThatConverges) {
 // costs only fall: a round that ends at ten times the best, or twice, was there after five iterations, or ten
 TEST_F(BasinHopping, GivesUpWhatKicksHaveLedFarAboveTheBest) {
   Task task = LoadTask(COSTATE_MODELS "/hopper/hop.xml");
-  task.hopping = {.rounds = 4, .size = 1, .after_solve = true, .race = 0, .back = false};
+  task.hopping = {.rounds = 4, .after_solve = true};
   const TaskSolution solution = SolveTask(task);
   double best = solution.rounds.front().cost;
   int given_up = 0;

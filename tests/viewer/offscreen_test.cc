@@ -95,8 +95,8 @@ TEST_F(OffscreenTest, TheCameraThatFollowsMakesRoomForANearGoal) {
   const mjvOption option = VisibleOption(model.get());
   CameraOptions always;
   always.follow = "always";
-  const double alone = Framing(source, option, always, 1).camera().distance;
   source.x_goal = source.trajectory.X.col(source.trajectory.N());
+  const double alone = Framing(source, option, always, 1).camera().distance;
   source.x_goal[2] += 0.4;
   const double both = Framing(source, option, always, 1).camera().distance;
   EXPECT_GT(both, 1.02 * alone);
