@@ -18,8 +18,8 @@ constexpr double kFill = 0.78;   // share of the picture that the motion may tak
 constexpr double kTravel = 2.5;  // a motion larger than this many robots is followed, …
 constexpr double kSmall = 12;    // … unless it and where it goes to fit one picture so many times as far away
 constexpr double kLevel =
-    2.2;                     // robots high that a motion may be for the camera to stay level: one that turns over is 2
-constexpr double kNear = 1;  // robots from which on the goal is in the picture of one that is followed
+    2.2;  // robots high that a motion may be for the camera to stay level: one that turns over is 2
+constexpr double kNear = 0.5;          // robots from which on the goal is in the picture of one that is followed
 constexpr double kDeadZone = 0.15;     // robots that it may move before the camera does
 constexpr double kLeaves = 2;          // robots by which an object may leave for the picture to hold it still
 constexpr double kRoomForGoals = 1.6;  // how much further away the camera may stand for a goal to be seen

@@ -96,11 +96,14 @@ TEST_F(OffscreenTest, TheCameraThatFollowsMakesRoomForANearGoal) {
   CameraOptions always;
   always.follow = "always";
   source.x_goal = source.trajectory.X.col(source.trajectory.N());
-  const double alone = Framing(source, option, always, 1).camera().distance;
+  const mjvCamera alone = Framing(source, option, always, 1).camera();
   source.x_goal[2] += 0.4;
-  const double both = Framing(source, option, always, 1).camera().distance;
-  EXPECT_GT(both, 1.02 * alone);
-  EXPECT_LT(both, 1.6 * alone);
+  const mjvCamera both = Framing(source, option, always, 1).camera();
+  EXPECT_GT(both.lookat[2], alone.lookat[2] + 0.1) << "between the two";
+  EXPECT_LT(both.lookat[2], alone.lookat[2] + 0.3);
+  EXPECT_LT(both.distance, 1.6 * alone.distance);
+  source.x_goal[0] += 30;  // too far away
+  EXPECT_LT(Framing(source, option, always, 1).camera().lookat[2], alone.lookat[2] + 0.05);
 }
 
 // a mechanism that turns over beside its way does not take the camera up and down
