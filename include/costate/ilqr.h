@@ -67,9 +67,6 @@ struct IlqrOptions {
   /// Gains and gradient about the motion that is returned; false: those with which it was found, one derivative
   /// cheaper, where nothing was left to gain those about it.
   bool final_policy = true;
-  /// Without final_policy: where regularization made the last step short, or no step gained, its gains are next to none,
-  /// or an older model's, and are solved for again with the least that works; one backward pass more.
-  bool firm_policy = false;
   bool regularization_sweep = true;  ///< search over regularizations where steps are short
   bool long_steps = true;            ///< search beyond the whole step where it gains much
   /// Where a solve would converge, go on along a direction in which the cost curves down; where it would stall, with

@@ -98,8 +98,6 @@ class IlqrSolver::Impl {
   bool HoldLimits();
   void Judge(const IterationRecord& record);
   void FinishPolicy();
-  bool SolveLeastRegularized();
-  bool NeedsPolicy() const;
   void NoPolicy();
   void End(SolveStatus status, std::string message);
 
@@ -536,26 +534,6 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
           record.iteration, flat_, result_.cost, options_.tolerance));
 }
 
-// the policy of the quadratic model that there is; false: no regularization works
-bool IlqrSolver::Impl::SolveLeastRegularized() {
-  for (double mu = 0; mu <= options_.regularization_max;
-       mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
-    SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
-    if (!riccati_.ok) continue;
-    TakePolicy(&riccati_, &result_.policy);
-    return true;
-  }
-  return false;
-}
-
-// gains of a step that much regularization made short hold nothing, and where there was none they are an older model's
-bool IlqrSolver::Impl::NeedsPolicy() const {
-  if (!options_.firm_policy || solve_lq_ || stopped_) return false;
-  if (result_.iterations.empty() || result_.status == SolveStatus::kConverged) return false;
-  const IterationRecord& last = result_.iterations.back();
-  return !(last.step > 0 && last.regularization == 0);
-}
-
 // gains and gradient about the trajectory that is returned, with the least regularization that works
 void IlqrSolver::Impl::FinishPolicy() {
   const auto keep = [&] {
@@ -567,7 +545,6 @@ void IlqrSolver::Impl::FinishPolicy() {
   if (!options_.final_policy || (stopped_ && !expanded_)) {
     // K of the model that promised no more, of the last step or, when nothing else is known, of the start; k is taken
     if (result_.status == SolveStatus::kConverged && expanded_ && riccati_.ok) TakePolicy(&riccati_, &result_.policy);
-    if (NeedsPolicy()) SolveLeastRegularized();
     return keep();
   }
   // who interrupts waits for derivatives that take no time
@@ -578,10 +555,16 @@ void IlqrSolver::Impl::FinishPolicy() {
   simulator_.SetDerivativeEvery(options_.derivative_every);
   simulator_.SetStop(options_.stop);
   if (!expanded && expander_.stopped()) return keep();
-  if (expanded && SolveLeastRegularized()) {
-    result_.gradient_norm = riccati_.gradient_norm;
-    std::swap(result_.gradient_norm_per_knot, riccati_.gradient_norm_per_knot);
-    return;
+  if (expanded) {
+    for (double mu = 0; mu <= options_.regularization_max;
+         mu = std::max(options_.regularization_min, kFinalGrowth * mu)) {
+      SolveRiccati(lq_, {.regularization = mu * unit_, .values = false}, &riccati_);
+      if (!riccati_.ok) continue;
+      TakePolicy(&riccati_, &result_.policy);
+      result_.gradient_norm = riccati_.gradient_norm;
+      std::swap(result_.gradient_norm_per_knot, riccati_.gradient_norm_per_knot);
+      return;
+    }
   }
   NoPolicy();
 }

@@ -15,10 +15,7 @@ namespace {
 constexpr double kLongPlanStep = 0.5;  // a step of at least that …
 constexpr double kAtRest =
     0.1;  // … which gains less than this part of what new multipliers would change lets them be changed
-constexpr double kGained = 1e-9;     // of a cost: less is rounding
-constexpr double kOffPlan = 1e-6;    // less between a state and the plan that led there is rounding
-constexpr double kContradicted = 2;  // a plan that begins at more than so many times the last one's cost goes on …
-constexpr int kMostToReturn = 20;    // … for so many iterations at most
+constexpr double kGained = 1e-9;  // of a cost: less is rounding
 constexpr int kLineSearchSteps =
     5;  // a plan that only a shorter step improves is left as it is: the next one follows at once
 
@@ -47,7 +44,6 @@ MpcPlanner::MpcPlanner(const Task& task)
   }
   IlqrOptions options = task.solver;
   options.final_policy = false;
-  options.firm_policy = true;
   options.regularization_sweep = options.long_steps = false;
   options.line_search_steps = std::min(options.line_search_steps, kLineSearchSteps);
   solver_ = std::make_unique<IlqrSolver>(problem, options);
@@ -200,21 +196,15 @@ MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const 
   }
   if (!Predict(measured, begin, book)) return nullptr;
   solver_->SetStart(x_, context_);
+  solver_->SetLimits(iterations, std::max(budget - Lap(&start), 1e-9));
   Place(begin);
   const MpcPlan& last = book.At(begin);
   last.Shift(model_.get(), begin, N_, &reference_, &K_);
-  const bool goes_on =
-      !constrained_ && task_.mpc.iterations == 0 && Difference(model_.get(), x_, reference_.X.col(0)).norm() > kOffPlan;
-  const int most = goes_on ? std::max(iterations, kMostToReturn) : iterations;
-  solver_->SetLimits(most, std::max(budget - Lap(&start), 1e-9));
   if (constrained_) last.ShiftMultipliers(begin, N_, constraints_.stays_at_end(), &constrained_->augmented.lambda);
   Extend(last, begin);
   updates_ = 0;
-  const SolveResult& result = solver_->Resolve(reference_, K_, [&](const IterationRecord& record) {
-    // about the motion that this iteration began with: what is far from the last plan has not come back in one step
-    const double before = record.cost - record.actual_change;
-    const bool enough = record.iteration >= iterations && !(goes_on && before > kContradicted * last.cost);
-    if (!constrained_ || enough) return record.iteration == most || !enough;
+  const SolveResult& result = solver_->Resolve(reference_, K_, [this, iterations](const IterationRecord& record) {
+    if (!constrained_ || record.iteration == iterations) return true;
     if (HasSettled(record)) constrained_->augmented.UpdateMultipliers(*constrained_->seen(), knot_time_);
     updates_ = record.iteration;
     return true;
