@@ -146,8 +146,7 @@ std::string EndsNoBetter(const Task& task, const MpcResult& result, double contr
   if (!(first > kFar * result.cost_per_knot.head(N).maxCoeff()) || !(end > kHardlyLess * first)) return "";
   const double horizon = task.mpc.horizon > 0 ? task.mpc.horizon : task.N * control_time;
   return fmt::format(
-      "the robot's running cost at the end is {:.4g} a step, beside {:.4g} at its start: what it is to do "
-      "may "
+      "the robot's running cost at the end is {:.4g} a step, beside {:.4g} at its start: what it is to do may "
       "take longer than plans of {:.4g} s (--horizon), or the robot is another than they think",
       end, first, horizon);
 }

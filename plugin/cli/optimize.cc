@@ -527,14 +527,14 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
 }
 
 // a line an iteration, unless quiet, and a bar
-TaskSolution SolveWithProgress(const OptimizeOptions& options, bool slow, Task* task_) {
-  const Task& task = *task_;
+TaskSolution SolveWithProgress(const OptimizeOptions& options, bool slow, Task* changed) {
+  const Task& task = *changed;
   Progress progress(task.solver.iterations);
   std::mutex mutex;  // of the bar: derivatives are taken side by side
   int done = 0, begun = 0;
-  task_->solver.stop = Interrupted;
+  changed->solver.stop = Interrupted;
   if (slow) {
-    task_->solver.stop = [&] {
+    changed->solver.stop = [&] {
       const std::lock_guard<std::mutex> lock(mutex);
       progress.Update(done, fmt::format("derivatives at {} knots", ++begun));
       return Interrupted();
@@ -557,7 +557,7 @@ TaskSolution SolveWithProgress(const OptimizeOptions& options, bool slow, Task* 
     return !Interrupted();
   };
   TaskSolution solution = SolveTask(task, TellingCallbacks(task, options, &progress, callback));
-  task_->solver.stop = Interrupted;
+  changed->solver.stop = Interrupted;
   return solution;
 }
 

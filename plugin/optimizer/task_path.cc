@@ -289,7 +289,8 @@ VectorXd SharesOfPath(const mjModel* m, ConstVectorRef x, const MatrixXd& path, 
     shares[i] = sum;
     from = to;
   }
-  return shares / sum;
+  if (sum > 0) return shares / sum;
+  return VectorXd::LinSpaced(path.cols(), 1.0 / static_cast<double>(path.cols()), 1);
 }
 
 }  // namespace costate

@@ -19,7 +19,8 @@ bool IsInTheWay(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, Con
 MatrixXd PlanPath(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes,
                   PostureJoints joints);
 
-/// Lengths of the way from x to each of these postures, along it, in terms of the whole (n).
+/// Lengths of the way from x to each of these postures, along it, in terms of the whole (n); of a way that leads nowhere
+/// even ones.
 VectorXd SharesOfPath(const mjModel* model, ConstVectorRef x, const MatrixXd& path, ConstVectorRef sizes);
 
 }  // namespace costate

@@ -249,7 +249,7 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, double running, pug
 void SetPostures(const char* attribute, const Waypoints& way, pugi::xml_node guess) {
   SetAttribute(guess, attribute, "true");
   SetAttribute(guess, "qpos", NumbersText(way.qpos.reshaped(), 6));
-  SetAttribute(guess, "at", NumbersText(way.time, 6));
+  SetAttribute(guess, "at", NumbersText(way.time, 9));
 }
 
 // goals of parts that a mocap body carries where no actuator moves them
@@ -292,17 +292,21 @@ MatrixXd WayTo(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, Cons
   return goal;
 }
 
-// of servos, which what holds its postures pulls along it, or, closer to it, what follows it
-Waypoints WayOfServos(const Task& task, const Start& start, const VectorXd& goal, const VectorXd& sizes, double time) {
-  const mjModel* model = task.model.get();
-  const MatrixXd qpos = WayTo(model, start.x, goal, sizes, PostureJoints::kServos);
-  return {time * SharesOfPath(model, start.x, qpos, sizes), qpos};
+// does this state have what is to be reached?
+using Arrives = std::function<bool(const VectorXd& x)>;
+
+// of servos: a straight way by what holds its end, one with corners, which they would cut, by what follows it if that
+// gets there
+void SetWayOfServos(const Task& task, const Start& start, const MatrixXd& qpos, const VectorXd& sizes, double time,
+                    const Arrives& arrives, pugi::xml_node guess) {
+  const Waypoints way{time * SharesOfPath(task.model.get(), start.x, qpos, sizes), qpos};
+  const bool follows = qpos.cols() > 1 && task.model->na == 0 && arrives(FollowControls(task, start, way).end);
+  SetPostures(follows ? "follow" : "hold", way, guess);
 }
 
 // what motors can follow to a posture, as fast as they can of these times: straight, or else round what is in the way
 std::optional<Waypoints> FindWay(const Task& task, const Start& start, const VectorXd& goal, const VectorXd& sizes,
-                                 const std::vector<double>& times,
-                                 const std::function<bool(const VectorXd&)>& arrives) {
+                                 const std::vector<double>& times, const Arrives& arrives) {
   const mjModel* model = task.model.get();
   const auto follow = [&](const MatrixXd& qpos) -> std::optional<Waypoints> {
     const VectorXd shares = SharesOfPath(model, start.x, qpos, sizes);
@@ -325,14 +329,13 @@ bool AddWayToPosture(const Task& task, const Start& start, const std::vector<Par
   const auto posture = [&](PostureJoints joints) {
     return ReachPosture(model, start.x, parts, sizes, NaturalLength(model), joints);
   };
-  const auto arrives = [&](const VectorXd& end) {
+  const Arrives arrives = [&](const VectorXd& end) {
     return MissOfGoals(model, end, parts, sizes, NaturalLength(model)) < kArrived;
   };
   const VectorXd held = posture(PostureJoints::kServos);
   if (held.size() > 0) {
-    const Waypoints way = WayOfServos(task, start, held, sizes, kThere * time);
-    SetPostures(way.time.size() > 1 && arrives(FollowControls(task, start, way).end) ? "follow" : "hold", way,
-                root.append_child("guess"));
+    const MatrixXd way = WayTo(model, start.x, held, sizes, PostureJoints::kServos);
+    SetWayOfServos(task, start, way, sizes, kThere * time, arrives, root.append_child("guess"));
     return true;
   }
   if (model->na > 0) return false;
@@ -364,11 +367,10 @@ bool IsNearKey(const mjModel* model, const VectorXd& x, const KeyKnot& goal, con
 
 // the way to a keyframe, and to stay about there, of motors; servos are led by what holds it
 std::optional<Waypoints> FindWayToKey(const Task& task, const Start& start, const KeyKnot& goal, const VectorXd& sizes,
-                                      double time) {
+                                      double time, const Arrives& arrives) {
   const mjModel* model = task.model.get();
   if (model->na > 0 || static_cast<int>(PositionServos(model).size()) == model->nu) return {};
-  return FindWay(task, start, goal.x.head(model->nq), sizes, {time},
-                 [&](const VectorXd& end) { return IsNearKey(model, end, goal, sizes); });
+  return FindWay(task, start, goal.x.head(model->nq), sizes, {time}, arrives);
 }
 
 // the model, and the horizon in control intervals
@@ -445,21 +447,21 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     const std::string end =
         fmt::format("{}@{:.12g}", InList(model, key), (task.N - 1) * task.substeps * model->opt.timestep);
     pugi::xml_node guess = root.append_child("guess");
+    const double time = kThere * options.time;
+    const Arrives arrives = [&](const VectorXd& x) { return IsNearKey(model, x, goal, size); };
     if (task.N == 1) {
       SetAttribute(guess, "key", key);
-    } else if (!keys_hold && IsNearKey(model, start.x, goal, size)) {
+    } else if (!keys_hold && arrives(start.x)) {
       SetAttribute(guess, "hold", "true");
-    } else if (const auto way =
-                   keys_hold ? std::nullopt : FindWayToKey(task, start, goal, size, kThere * options.time)) {
+    } else if (const auto way = keys_hold ? std::nullopt : FindWayToKey(task, start, goal, size, time, arrives)) {
       if (way->time.size() == 1) {
-        SetAttribute(guess, "follow", fmt::format("{}@{:.6g}", InList(model, key), kThere * options.time));
+        SetAttribute(guess, "follow", fmt::format("{}@{:.6g}", InList(model, key), time));
       } else {
         SetPostures("follow", *way, guess);
       }
-    } else if (const Waypoints round = WayOfServos(task, start, goal.x.head(model->nq), size, kThere * options.time);
-               round.time.size() > 1) {
-      const bool follows = IsNearKey(model, FollowControls(task, start, round).end, goal, size);
-      SetPostures(follows ? "follow" : "hold", round, guess);
+    } else if (const MatrixXd round = WayTo(model, start.x, goal.x.head(model->nq), size, PostureJoints::kServos);
+               round.cols() > 1) {
+      SetWayOfServos(task, start, round, size, time, arrives, guess);
     } else {
       SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }

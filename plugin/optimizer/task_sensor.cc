@@ -445,9 +445,8 @@ void WarnOfIdleGeoms(Task* task) {
     }
     if (idles == 0 || idles == geoms) return;
     task->warnings.push_back(
-        fmt::format("the distance of body '{}' looks at {} geoms{}, of which {} collide with nothing: geom=\"{}\" is "
-                    "that of one that "
-                    "does",
+        fmt::format("the distance of body '{}' looks at {} geoms{}, of which {} collide with nothing: geom=\"{}\" "
+                    "is that of one that does",
                     ElementName(m, mjOBJ_BODY, body), geoms,
                     meshes > 0 ? fmt::format(", {} of them meshes", meshes) : "", idles, collides));
   };

@@ -266,6 +266,23 @@ TEST_F(Reach, MotorsAndServosAreLedRoundAWall) {
   }
 }
 
+// where the start has what is to be reached the way has no length
+TEST_F(Reach, AGoalThatTheStartHasIsHeld) {
+  support::TemporaryFolder folder;
+  const std::string motors = kWalledArm;
+  std::string servos = motors;
+  for (std::size_t at; (at = servos.find("<motor ")) != std::string::npos;) servos.replace(at, 7, "<position kp='40' ");
+  for (const std::string& text : {motors, servos}) {
+    const Task task = MakeReachTask(folder.Write("arm.xml", text), {.start = "here", .goals = {"joint:elbow=.3"}});
+    EXPECT_EQ(task.text.find("nan"), std::string::npos) << task.text;
+    EXPECT_TRUE(task.U_guess.allFinite());
+    Simulator simulator(task.model.get(), task.context, task.substeps);
+    Trajectory motion;
+    ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
+    EXPECT_TRUE(MatricesNear(motion.X.col(task.N), task.x0, 1e-6));
+  }
+}
+
 TEST_F(Reach, APlannedPathIsClearAndNoLongerThanItNeedsToBe) {
   const ModelPtr model = LoadModelFromString(kWalledArm);
   const DataPtr data = MakeDataAtKey(model.get(), "here");
