@@ -44,6 +44,11 @@ struct BasinHoppingOptions {
   /// Beside the last solve there is another one from the best motion, where nothing touches along that and it is not
   /// such a solve's. Each is as long as options say, on top of their iterations.
   bool shooting = true;
+  /// With after_solve, within no constraints and from no free start: one rollout of the solve's controls mirrored about
+  /// the guess's. Where it keeps 0.99 or more of what the solve has gained, another solve begins there, and the better
+  /// of both is gone on with: of a robot that is all but symmetric about its guess, as a pendulum that hangs almost
+  /// straight, one swing and its mirror image end alike but not equal.
+  bool mirror = true;
   /// With after_solve, where terms of a tenth of the cost or more have no slope by any control: the first round has up
   /// to four solves more, which lead the robot's last links to the body that those terms hang on and then go on by the
   /// cost itself; but from a free start, and where their linear-quadratic problems would take more than 128 MiB.
@@ -73,6 +78,7 @@ enum class RoundOrigin {
   kPlain,     ///< the solve as it is set, which had not led the race
   kTouching,  ///< led to what nothing had touched
   kDetour,    ///< led round what stands in the way
+  kMirrored,  ///< the plain solve's controls, mirrored about the guess's
   kFreed,     ///< controls of a solve without contacts
   kShooting,  ///< multiple shooting from the guess
   kBack       ///< behind the last solve, back within constraints

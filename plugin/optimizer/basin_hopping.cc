@@ -63,6 +63,7 @@ const char* ToString(RoundOrigin origin) {
     case RoundOrigin::kPlain: return "the plain solve";
     case RoundOrigin::kTouching: return "led to contact";
     case RoundOrigin::kDetour: return "led round what is in the way";
+    case RoundOrigin::kMirrored: return "mirrored controls";
     case RoundOrigin::kFreed: return "controls of a solve without contacts";
     case RoundOrigin::kShooting: return "multiple shooting";
     case RoundOrigin::kBack: return "back within the constraints";
@@ -318,6 +319,29 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   first_.iterations = static_cast<int>(iterations_.size());
 }
 
+// the mirror image of what the plain solve has found, where it is about as good
+void BasinHopping::SolveMirrored() {
+  std::optional<Beginning> mirrored = Mirrored();
+  if (!mirrored) return;
+  SolveResult led = std::move(out_.result);
+  BasinHoppingRound first = first_;
+  Round({std::move(*mirrored)}, options_.iterations, options_.tolerance, 0);
+  SolveResult& then = out_.result;
+  first.iterations = static_cast<int>(iterations_.size());
+  first.better = true;
+  if (MeritOf(then) < MeritOf(led)) {
+    then.message += fmt::format("; it began at the mirror image of a motion of cost {:.6g}", led.cost);
+    then.initial_cost = led.initial_cost;
+    then.guess_scale = led.guess_scale;
+    first.cost = then.cost;
+    first.violation = then.violation;
+    first.origin = RoundOrigin::kMirrored;
+  } else {
+    then = std::move(led);
+  }
+  first_ = first;
+}
+
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
   const double tolerance = std::max(hopping_.tolerance, options_.tolerance);
   if (hopping_.after_solve) {
@@ -327,6 +351,7 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
         !MakeServos(problem_).empty())
       held_ = guess.U;
     SolvePlainly(guess);
+    SolveMirrored();
     if (IsEnough()) {
       out_.result.iterations = std::move(iterations_);
       return std::move(out_);

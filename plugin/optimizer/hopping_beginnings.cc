@@ -29,6 +29,9 @@ constexpr double kHinders = 0.1;  // of the cost: what a motion through obstacle
 // iterations without contacts that are no better, by cost alone and within constraints, which are kept late
 constexpr int kFreeTries = 20, kFreeTriesWithin = 80;
 
+// what a mirror image may lose of a solve's gain, and what is none the better for rounding
+constexpr double kNearlyAll = 0.01, kEqual = 1e-9;
+
 constexpr int kPieces = 6;  // straight ones of a slow kick
 
 // how many driven joints each control's has above it, on bodies of their own; of controls elsewhere 0
@@ -175,6 +178,22 @@ void BasinHopping::TryWaves(SamplingResult* found) const {
   if (!(least < found->cost)) return;
   found->cost = least;
   found->U = wave(static_cast<int>(best));
+}
+
+// Of a robot that is all but symmetric about its guess: the image of the motion, but of one that is exactly as good.
+std::optional<Beginning> BasinHopping::Mirrored() const {
+  const SolveResult& best = out_.result;
+  const bool over = interrupted_ || Left() == 0 || best.status == SolveStatus::kDiverged;
+  if (!hopping_.mirror || over || guess_.state || IsConstrained() || HasFreeStart(problem_)) return std::nullopt;
+  const double gained = best.initial_cost - best.cost;
+  if (!(gained > 0) || guess_.U.size() == 0) return std::nullopt;
+  Guess mirrored{{}, WithinLimits(problem_, 2 * guess_.U - best.trajectory.U)};
+  Simulator simulator(problem_.model, problem_.context, problem_.substeps);
+  Trajectory motion;
+  const RolloutStatus status = simulator.Rollout(problem_.x0, mirrored.U, &motion);
+  const double lost = RolloutCost(problem_, motion, status, simulator.knot_time()) - best.cost;
+  if (!(lost < kNearlyAll * gained) || std::abs(lost) < kEqual * gained) return std::nullopt;
+  return Beginning{std::move(mirrored), RoundOrigin::kMirrored};
 }
 
 // Where nothing touches at first, or at last, multiple shooting often finds another minimum.

@@ -55,6 +55,7 @@ class BasinHopping {
 
  private:
   void SolvePlainly(const Guess& guess);
+  void SolveMirrored();
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
   int Left() const { return options_.iterations + further_ - static_cast<int>(iterations_.size()); }
@@ -77,6 +78,7 @@ class BasinHopping {
   std::vector<Beginning> Freed();
   bool MayLead() const;
   SolveResult SolveFromGuess(const mjModel* model, const IterationCallback& callback) const;
+  std::optional<Beginning> Mirrored() const;
   bool MayShoot(bool last) const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;

@@ -224,6 +224,29 @@ TEST_F(BasinHopping, AskedForFollowsASolveThatConverges) {
 }
 
 // costs only fall: a round that ends at ten times the best, or twice, was there after five iterations, or ten
+TEST_F(BasinHopping, TriesTheMirrorImage) {
+  Task task = WellTask("");
+  task.x0[0] = 0.1;
+  task.hopping.mirror = false;
+  const SolveResult alone = SolveTask(task).result;
+  EXPECT_GT(alone.cost, 9) << "uphill from the side it begins at is the higher well";
+  task.hopping.mirror = true;
+  const SolveResult found = SolveTask(task).result;
+  EXPECT_LT(found.cost, 0.1) << found.message;
+  EXPECT_NEAR(found.trajectory.X(0, task.N), -1, 0.01);
+  EXPECT_EQ(found.initial_cost, alone.initial_cost);
+  EXPECT_NE(found.message.find("mirror image of a motion of cost"), std::string::npos) << found.message;
+  EXPECT_GT(found.iterations.size(), alone.iterations.size());
+  EXPECT_EQ(found.iterations.back().iteration, static_cast<int>(found.iterations.size()));
+
+  task = WellTask("");  // from 0.8 the image of a push flies off
+  const SolveResult as_before = SolveTask(task).result;
+  task.hopping.mirror = false;
+  const SolveResult without = SolveTask(task).result;
+  EXPECT_EQ(as_before.iterations.size(), without.iterations.size());
+  EXPECT_TRUE(as_before.trajectory.U == without.trajectory.U);
+}
+
 TEST_F(BasinHopping, GivesUpWhatKicksHaveLedFarAboveTheBest) {
   Task task = LoadTask(COSTATE_MODELS "/hopper/hop.xml");
   task.hopping = {.rounds = 4, .after_solve = true};
@@ -544,7 +567,7 @@ TEST_F(BasinHopping, FollowsWhereNothingTouchesWhatCosts) {
   EXPECT_EQ(plain.untouched, std::vector<std::string>{"puck"});
   EXPECT_EQ(plain.result.status, SolveStatus::kStalled);
 
-  const TaskSolution kicked = solve("");
+  const TaskSolution kicked = solve("<hopping rounds='4' from='stall' mirror='false'/>");
   EXPECT_FALSE(kicked.rounds.empty());
   EXPECT_LE(kicked.result.cost, plain.result.cost);
 
@@ -758,6 +781,8 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_FALSE(WellTask("<hopping touch='false'/>").hopping.touch);
   EXPECT_TRUE(WellTask("").hopping.shooting);
   EXPECT_FALSE(WellTask("<hopping shooting='false'/>").hopping.shooting);
+  EXPECT_TRUE(WellTask("").hopping.mirror);
+  EXPECT_FALSE(WellTask("<hopping mirror='false'/>").hopping.mirror);
   EXPECT_TRUE(WellTask("").hopping.back);
   EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);

@@ -14,7 +14,7 @@ namespace {
 const std::string kRoot = std::string(COSTATE_MODELS) + "/..";
 
 struct SchemaElement {
-  std::set<std::string> attributes, children;
+  std::set<std::string> attributes, flags, children;
 };
 
 std::map<std::string, SchemaElement> ReadSchema() {
@@ -29,8 +29,12 @@ std::map<std::string, SchemaElement> ReadSchema() {
   std::map<std::string, SchemaElement> elements;
   for (const pugi::xml_node type : schema.children("xs:complexType")) {
     SchemaElement& element = elements[type.attribute("name").value()];
-    for (const pugi::xml_node attribute : type.children("xs:attribute"))
+    for (const pugi::xml_node attribute : type.children("xs:attribute")) {
+      const std::string of = attribute.attribute("type").value();
+      EXPECT_NE(of, "xs:boolean") << "which has 0 and 1, too: " << attribute.attribute("name").value();
       element.attributes.insert(attribute.attribute("name").value());
+      if (of == "flag") element.flags.insert(attribute.attribute("name").value());
+    }
     for (const pugi::xml_node group : type.children("xs:attributeGroup")) {
       const std::set<std::string>& more = groups.at(group.attribute("ref").value());
       element.attributes.insert(more.begin(), more.end());
@@ -44,11 +48,12 @@ std::map<std::string, SchemaElement> ReadSchema() {
 }
 
 // what LoadTask says of an element with this attribute, "" when it takes it
-std::string Complaint(const std::string& element, const std::string& attribute) {
-  std::string given = attribute + "=\"?\"";
+std::string Complaint(const std::string& element, const std::string& attribute, const std::string& value = "?") {
+  std::string given = attribute + "=\"" + value + "\"";
   if (element == "constraint" && attribute != "upper")
     given += " upper=\"1\"";  // what is complained of before unknown attributes
   if ((element == "let" || element == "measure") && attribute != "name") given += " name=\"x\"";
+  if (element == "observe" && attribute == "angle") given += " qpos=\"all\"";
   const std::string alone = "<" + element + " " + given + "/>", cost = "<cost ctrl=\"all\"/>";
   try {
     if (element == "task") support::LoadZooTask(cost, "horizon=\"0.1\" " + given);
@@ -76,6 +81,19 @@ TEST(TaskSchema, HasNoAttributeThatATaskHasNot) {
       EXPECT_EQ(complaint.find("there is no such element"), std::string::npos) << name << ": " << complaint;
     }
   }
+}
+
+TEST(TaskSchema, FlagsAreTrueOrFalse) {
+  int flags = 0;
+  for (const auto& [name, element] : ReadSchema()) {
+    for (const std::string& flag : element.flags) {
+      const std::string refused = flag + " is '1', expected true or false", number = Complaint(name, flag, "1");
+      EXPECT_NE(number.find(refused), std::string::npos) << name << ": " << number;
+      EXPECT_EQ(Complaint(name, flag, "false").find(flag + " is"), std::string::npos) << name;
+      flags++;
+    }
+  }
+  EXPECT_GE(flags, 10);
 }
 
 void ExpectInSchema(const std::map<std::string, SchemaElement>& schema, const pugi::xml_node& node,
