@@ -102,6 +102,7 @@ Outcome Solve(const costate::Task& task, int threads, double peer_cost, Way way)
   const costate::SolveResult result =
       way == Way::kAlone ? costate::Solve(problem, task.ToGuess(), options, observe)
                          : costate::SolveBasinHopping(problem, task.ToGuess(), options, kicks, observe).result;
+  if (!outcome.cost.empty() && result.cost < outcome.cost.back()) outcome.cost.push_back(result.cost);  // as it began
   outcome.initial = result.initial_cost;
   outcome.status = result.message;
   return outcome;
