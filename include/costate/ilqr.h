@@ -52,8 +52,9 @@ struct IlqrOptions {
   bool second_order = false;                ///< fddp: the exact Hessian instead of its Gauss–Newton part
   double barrier_init = 0.1;  ///< fddp: weight of the logarithmic barrier before bounds, in units of the cost
   /// How A, B, C, D are had; sensors and substeps are set by the problem. Level 3, where it is used, takes forward
-  /// differences at the model's own solver tolerance: a descent direction needs no more.
-  LinearizeOptions derivative{.centered = false, .converge = false};
+  /// differences, of converged steps: at a model's own tolerance the noise of its solver over the nudge, grown from knot
+  /// to knot, may leave no descent direction at all.
+  LinearizeOptions derivative{.centered = false};
   /// Derivatives at every so many knots and at the last two, A, B, C and D between them interpolated; 1: at each knot.
   /// An approximation, which the message of the result then says; costs, motions and final gains are exact.
   int derivative_every = 1;

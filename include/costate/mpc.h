@@ -73,10 +73,11 @@ struct MpcResult {
   int plans_over_budget = 0;                     ///< of `plans`; an event each
   int fallback_steps = 0;                        ///< control intervals in which no plan that was due could be followed
   std::vector<MpcEvent> events;
-  VectorXd context;    ///< of the simulated robot at its start, by kContextSignature
-  int substeps = 1;    ///< of its model in a control interval
-  MatrixXd xfrc;       ///< 6 nbody × N: what pushed the robot in each interval; empty without pushes
-  double seconds = 0;  ///< wall clock, without the first plan
+  VectorXd unknown_force;  ///< nv [N, N m]: as estimated at the end; empty without <mpc estimate>
+  VectorXd context;        ///< of the simulated robot at its start, by kContextSignature
+  int substeps = 1;        ///< of its model in a control interval
+  MatrixXd xfrc;           ///< 6 nbody × N: what pushed the robot in each interval; empty without pushes
+  double seconds = 0;      ///< wall clock, without the first plan
   bool interrupted = false;
 
   /// Of the latencies: 0.5 the median, 1 the largest; 0 without any.
@@ -100,6 +101,10 @@ void CheckMpc(const Task& task, const MpcSimulation& simulation);
 /// the last plan moved in time, with its gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made
 /// before the clock starts, as the task says: solver settings and type, sampling, continuation, hopping. Costs with
 /// times count from the task's start, through all plans.
+///
+/// With task.mpc.estimate plans act under a force on the joints, too, learned from how far the velocity after each
+/// control interval is from what the model says: a load that nobody told of, or a wrong friction, leaves no lasting
+/// error then.
 ///
 /// Plans keep the task's constraints by an augmented Lagrangian whose multipliers move with the plans. Those that hold
 /// at the last knot alone hold at the end of each plan, those that hold until then through all plans, others in their

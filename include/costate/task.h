@@ -51,6 +51,7 @@ struct MpcOptions {
   bool compensate =
       true;  ///< plans start from where the robot will be after the delay; false: from where it was measured
   bool feedback = true;  ///< K acts between plans; false: u_bar alone
+  double estimate = 0;   ///< [s] in which plans learn of a constant force that the model knows nothing of; 0: never
 };
 
 /// A task as understood: owns everything that a Problem points to.

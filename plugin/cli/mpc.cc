@@ -25,7 +25,7 @@ namespace costate::cli {
 namespace {
 
 constexpr char kMpcFooter[] = R"(
-TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fallback= compensate= feedback=/> in it says how
+TASK is a task file; <mpc rate= horizon= timestep= delay= budget= iterations= fallback= compensate= feedback= estimate=/> in it says how
 plans are made, and needs none of them. Options of the same names take their place. A robot with --goal, as of costate optimize,
 needs no task file: it goes there and stays, by plans of --horizon seconds (then 1 unless said).
 
@@ -52,6 +52,8 @@ how far each constraint was violated, by the robot and in the worst of its plans
 violations.csv. Such a run is no failure: what pushes and noise take off cannot be kept.
 --plant MODEL simulates that robot in place of the task's, by whose model plans are made: heavier, with other friction, contacts
 or time step. Its states, controls and sensors have the same names; the task's <option> holds for it, too.
+--estimate SECONDS: plans learn, over that time, of a constant force that their model knows nothing of, as of a heavier tool, which
+would otherwise sag; how large it is at the end is told.
 
 The motion is saved in --out, by default runs/NAME-1, -2 … below the current folder, and replays bit for bit, pushes included.
 
@@ -69,7 +71,7 @@ struct MpcArguments {
   std::string input, out, fallback, plant;
   ReachOptions reach;
   double time = 5;
-  std::optional<double> rate, horizon, timestep, delay, budget, latency;
+  std::optional<double> rate, horizon, timestep, delay, budget, latency, estimate;
   std::optional<int> iterations, threads, hops;
   std::vector<std::string> pushes;
   std::vector<double> noise;
@@ -127,6 +129,7 @@ Task LoadMpcTask(const MpcArguments& a) {
   }
   if (a.no_compensation) mpc.compensate = false;
   if (a.no_feedback) mpc.feedback = false;
+  if (a.estimate) mpc.estimate = *a.estimate;
   return task;
 }
 
@@ -178,6 +181,17 @@ void PrintMpcConstraints(const Task& task, const MpcResult& result, double contr
   }
 }
 
+void PrintUnknownForce(const mjModel* m, const VectorXd& force) {
+  if (force.size() == 0) return;
+  Eigen::Index at = 0;
+  force.cwiseAbs().maxCoeff(&at);
+  const int joint = m->dof_jntid[at];
+  const int type = m->jnt_type[joint];
+  const bool linear = type == mjJNT_SLIDE || (type == mjJNT_FREE && at - m->jnt_dofadr[joint] < 3);
+  fmt::print("  estimate      unknown forces of up to {:.3g} {} at the end, along {}\n", force[at],
+             linear ? "N" : "N m", TangentNames(m)[static_cast<std::size_t>(m->nv + at)]);
+}
+
 void PrintMpc(const Task& task, const MpcResult& result, const Record& record, double control_time, bool saved) {
   const int N = result.trajectory.N();
   if (N > 0) {
@@ -196,6 +210,7 @@ void PrintMpc(const Task& task, const MpcResult& result, const Record& record, d
   }
   PrintMpcConstraints(task, result, control_time);
   fmt::print("  fall-back     in {} of {} control intervals\n", result.fallback_steps, N);
+  PrintUnknownForce(task.model.get(), result.unknown_force);
   if (result.plans_over_budget > 0) {
     fmt::print("  over budget   {} of {} plans, by up to {:.3g} ms: one iteration is made whatever it takes{}\n",
                result.plans_over_budget, result.plans, 1e3 * (result.Latency(1) - task.mpc.budget),
@@ -269,6 +284,7 @@ std::map<std::string, std::string> MpcSettings(const Task& task, const MpcSimula
           {"fallback", ToString(o.fallback)},
           {"compensate", o.compensate ? "true" : "false"},
           {"feedback", o.feedback ? "true" : "false"},
+          {"estimate", ExactText(o.estimate)},
           {"noise_position", ExactText(s.noise_position)},
           {"noise_velocity", ExactText(s.noise_velocity)},
           {"pushes", fmt::format("{}", s.pushes.size())},
@@ -417,6 +433,9 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--no-compensation", a->no_compensation,
                     "plan from the measured state, not from where the robot will be");
   command->add_flag("--no-feedback", a->no_feedback, "between plans play their controls alone");
+  command
+      ->add_option("--estimate", a->estimate, "seconds in which plans learn of a force that the model knows nothing of")
+      ->check(Positive());
   command->add_option("--plant", a->plant, "the simulated robot, where it is another than the task's")->check(Given());
   command->add_option("--push", a->pushes, "BODY FX FY FZ T0 T1")->expected(6, 600);
   command->add_option("--noise", a->noise, "standard deviation of measured positions [and velocities]")

@@ -424,14 +424,6 @@ bool WarnOfSlowDerivatives(const Task& task) {
   return true;
 }
 
-// terms that a solve without a kink or constraint has left where they were, as no control moves them by much
-std::vector<std::string> HardlyMoved(const Task& task, const SolveResult& result) {
-  constexpr double kUnmoved = 0.999, kSlope = 1e-3;
-  const bool moved = !(result.cost > kUnmoved * result.initial_cost);
-  if (result.status != SolveStatus::kConverged || moved || task.constraints.size() > 0) return {};
-  return UntouchedTerms(task.ToProblem(), result.trajectory, kSlope);
-}
-
 // at how many knots the force of each actuator stands at a limit that the model has for it
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {
   std::vector<int> knots(static_cast<std::size_t>(m->nactuator));
@@ -496,7 +488,7 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
   const bool saturated = std::any_of(record.diagnostics.begin(), record.diagnostics.end(),
                                      [](const KnotDiagnostics& d) { return d.saturated_actuators > 0; });
   const std::vector<std::string> still =
-      task.free_time.longest > 0 ? std::vector<std::string>() : HardlyMoved(task, result);
+      task.free_time.longest > 0 ? std::vector<std::string>() : HardlyMoved(task.ToProblem(), result);
   if (!solution.untouched.empty()) {
     fmt::print("  hint          {}{}a guess that touches what '{}' measures shows the way\n",
                solution.stages.empty() ? "--smooth auto reaches out for it; or " : "",

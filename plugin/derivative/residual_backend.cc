@@ -99,7 +99,7 @@ class ResidualBackend final : public Backend {
     mj_setState(m, d, state_.data(), mjSTATE_INTEGRATION);
     if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
     const MatrixXd applied = AppliedForces(m, d);
-    if (covectors.sensors.size() > 0) {
+    if (covectors.sensors.size() > 0 && !(m->opt.disableflags & mjDSBL_SENSOR)) {
       if (!difference_.SensorsByAcceleration(m, d, point_.a(), &sensors_, missing)) return false;
       y = point_.SolveTransposedH(sensors_.transpose() * covectors.sensors);
       back.noalias() += applied.transpose() * y;

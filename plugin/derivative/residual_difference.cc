@@ -318,8 +318,8 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   const bool activations = terms_.actuation && na > 0;
   if (m->opt.integrator == mjINT_RK4 || !(terms_.integrator || activations)) return true;
 
-  // ā = (v' − v) / h; where it is a itself, the integrator has only act' to say
-  const bool implicit = HasImplicitVelocity(m) && !(euler_by_position_ && group_ == kPosition);
+  // ā = (v' − v) / h; where it is a itself or comes with another pass, the integrator has only act' to say
+  const bool implicit = terms_.integrator && HasImplicitVelocity(m) && !(euler_by_position_ && group_ == kPosition);
   if (!implicit) value->segment(nv, nv) = terms_.applied ? *terms_.applied : a;
   if (!implicit && na == 0) return true;
   velocity_ = Eigen::Map<const VectorXd>(p->qvel, nv);

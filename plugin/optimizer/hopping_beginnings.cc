@@ -274,8 +274,6 @@ std::vector<Beginning> BasinHopping::Freed() {
   return {{{{}, std::move(freed.trajectory.U)}, RoundOrigin::kFreed}};
 }
 
-bool BasinHopping::IsUntouched() const {
-  return IsStuckAtGuess(out_.result) || !UntouchedTerms(problem_, out_.result.trajectory).empty();
-}
+bool BasinHopping::IsUntouched() const { return IsStuckAtGuess(out_.result) || LeavesUntouched(problem_, out_.result); }
 
 }  // namespace costate

@@ -49,6 +49,7 @@ void CheckRanges(const Task& task, const MpcSimulation& s) {
     need(value >= 0 && std::isfinite(value), name, value, "finite and 0 or more");
   };
   zero_or_more("horizon", o.horizon);
+  zero_or_more("estimate", o.estimate);
   zero_or_more("timestep", o.timestep);
   zero_or_more("rate", o.rate);
   zero_or_more("budget", o.budget);
@@ -150,6 +151,7 @@ void MpcRun::CheckBudget(double now, int number, double seconds) {
 
 bool MpcRun::Advance(const MpcMeasurement& measured, int i) {
   const VectorXd& u = control.At(measured.time, measured);
+  disturbance.Acts(u);
   if (!plant.Step(u)) return false;
   if (callback && !callback(i + 1)) {
     result.interrupted = true;
@@ -179,7 +181,8 @@ void RunLockStep(MpcRun* run) {
     arrives = -1;
   };
   for (int i = 0; i < run->steps; ++i) {
-    const MpcMeasurement measured = run->plant.Measure();
+    MpcMeasurement measured = run->plant.Measure();
+    run->disturbance.Measured(&measured);
     take_at(i, measured.time);  // before another plan begins, which may be now
     if (i > 0 && i % every == 0 && arrives < 0) {
       Clock::time_point start = Clock::now();
@@ -231,6 +234,7 @@ MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCal
   result.seconds = Lap(&start);
   result.fallback_steps = run.control.fallback_steps();
   run.plant.Finish(&result);
+  result.unknown_force = run.disturbance.force();
   result.plans_taken = run.control.plans_taken();
   result.constraints = run.control.constraints();
   JudgeMotion(task, &result.constraints, result.trajectory);

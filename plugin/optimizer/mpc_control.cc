@@ -68,7 +68,7 @@ void MpcControl::Damp(const MpcMeasurement& measured) {
   const Dims dims(m);
   if (!data_) {
     data_ = MakeData(m);
-    LinearizeOptions options{.centered = false, .converge = false};
+    LinearizeOptions options{.centered = false};
     options.sensors = false;
     options.substeps = task_.substeps;
     linearizer_ = std::make_unique<Linearizer>(m, options);

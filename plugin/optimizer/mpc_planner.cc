@@ -169,6 +169,7 @@ bool MpcPlanner::Predict(const MpcMeasurement& measured, double begin, const Mpc
   const mjModel* model = task_.model.get();
   SetContext(model, data_.get(), task_.context);
   SetMovingContext(model, data_.get(), measured.moving);
+  mju_addTo(data_->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
   x_ = measured.x;
   const int steps = task_.mpc.compensate ? static_cast<int>(std::lround((begin - measured.time) / control_time_)) : 0;
   for (int i = 0; i < steps; ++i) {

@@ -42,6 +42,7 @@ class ShiftedCost final : public Cost {
 struct MpcMeasurement {
   double time = 0;     ///< [s] since the start
   VectorXd x, moving;  ///< moving context: see kMovingSignature
+  VectorXd force{};    ///< nv, estimated: what acts beside all that the model knows of; empty: nothing
 };
 
 class MpcPlanner {

@@ -5,6 +5,7 @@
 #include <costate/mpc.h>
 
 #include "optimizer/mpc_control.h"
+#include "optimizer/mpc_disturbance.h"
 #include "optimizer/mpc_plant.h"
 
 namespace costate {
@@ -17,7 +18,8 @@ struct MpcRun {
         steps(steps),
         planner(task),
         control(task, planner.problem(), &result.events),
-        plant(task, simulation, steps) {}
+        plant(task, simulation, steps),
+        disturbance(task) {}
 
   const Task& task;
   const MpcSimulation& simulation;
@@ -27,6 +29,7 @@ struct MpcRun {
   MpcPlanner planner;
   MpcControl control;
   MpcPlant plant;
+  MpcDisturbance disturbance;
 
   /// Control intervals in a time, rounded up.
   int Intervals(double seconds) const;

@@ -145,7 +145,8 @@ void RunThreads(MpcRun* run) {
   PlannerThread planner(run);
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < run->steps; ++i) {
-    const MpcMeasurement measured = run->plant.Measure();
+    MpcMeasurement measured = run->plant.Measure();
+    run->disturbance.Measured(&measured);
     planner.Exchange(measured);
     if (!run->Advance(measured, i)) return;
     std::this_thread::sleep_until(

@@ -6,6 +6,8 @@
 #include <costate/solver.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "optimizer/untouched.h"
 
@@ -24,16 +26,30 @@ inline bool IsStuckAtGuess(const SolveResult& result) {
          result.gradient_norm <= kNoSlope * std::abs(result.cost);
 }
 
+/// Terms that a solve without a kink or constraint has left where they were, as no control moves them by much.
+inline std::vector<std::string> HardlyMoved(const Problem& problem, const SolveResult& result) {
+  constexpr double kUnmoved = 0.999, kSlope = 1e-3;
+  const bool moved = !(result.cost > kUnmoved * result.initial_cost);
+  const bool constrained = problem.constraints && problem.constraints->size() > 0;
+  if (result.status != SolveStatus::kConverged || moved || constrained) return {};
+  return UntouchedTerms(problem, result.trajectory, kSlope);
+}
+
 /// What it costs is hardly less than the guess.
 inline bool HasHardlyGained(const SolveResult& result) {
   constexpr double kHardlyLess = 0.9;
   return result.cost > kHardlyLess * result.initial_cost;
 }
 
-/// Stuck in one of the two ways, or what it costs is not touched by any control.
+/// Some of what it costs is not touched by any control, or by hardly one where nothing is gained.
+inline bool LeavesUntouched(const Problem& problem, const SolveResult& result) {
+  return !UntouchedTerms(problem, result.trajectory).empty() || !HardlyMoved(problem, result).empty();
+}
+
+/// Stuck in one of the two ways, or with what is not touched.
 inline bool IsStuck(const Problem& problem, const SolveResult& result) {
   return IsStuck(result.status) || IsStuckAtGuess(result) ||
-         (result.status == SolveStatus::kConverged && !UntouchedTerms(problem, result.trajectory).empty());
+         (result.status == SolveStatus::kConverged && LeavesUntouched(problem, result));
 }
 
 /// May one plain solve be all, without rounds behind it?

@@ -107,6 +107,7 @@ std::string MpcText(const MpcOptions& mpc) {
   add(mpc.iterations > 0, Count(mpc.iterations, "iteration"));
   add(mpc.fallback != MpcFallback::kPlan, mpc.fallback == MpcFallback::kHold ? "held when late" : "damped when late");
   add(!mpc.feedback, "without feedback");
+  add(mpc.estimate > 0, fmt::format("unknown forces estimated over {:g} s", mpc.estimate));
   return text.empty() ? "" : "mpc       " + text + "\n";
 }
 

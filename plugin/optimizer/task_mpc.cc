@@ -16,8 +16,8 @@ std::vector<std::string> MpcFallbackWords() {
 MpcOptions ReadMpc(const XmlElement* element) {
   MpcOptions options;
   if (!element) return options;
-  element->Allow(
-      {"horizon", "timestep", "rate", "delay", "budget", "iterations", "fallback", "compensate", "feedback"});
+  element->Allow({"horizon", "timestep", "rate", "delay", "budget", "iterations", "fallback", "compensate", "feedback",
+                  "estimate"});
   options.horizon = element->PositiveNumber("horizon").value_or(options.horizon);
   options.timestep = element->PositiveNumber("timestep").value_or(options.timestep);
   options.rate = element->PositiveNumber("rate").value_or(options.rate);
@@ -30,6 +30,7 @@ MpcOptions ReadMpc(const XmlElement* element) {
   options.fallback = kMpcFallbacks[element->Word("fallback", MpcFallbackWords()).value_or(0)];
   options.compensate = element->Flag("compensate", true);
   options.feedback = element->Flag("feedback", true);
+  options.estimate = element->PositiveNumber("estimate").value_or(options.estimate);
   return options;
 }
 

@@ -270,13 +270,14 @@ void WarnOfMocap(const mjModel* model, const std::vector<PartGoal>& parts, std::
 // goals that no posture is near to
 void WarnOfReach(const mjModel* model, const VectorXd& x, const std::vector<PartGoal>& parts, const VectorXd& sizes,
                  std::vector<std::string>* warnings) {
+  constexpr double kOff = 0.1;  // in natural units: less may be the search's
   const double length = NaturalLength(model);
   const std::vector<double> misses = NearestMisses(model, x, parts, sizes, length);
   for (std::size_t i = 0; i < misses.size(); ++i) {
     const PartGoal& part = parts[i];
     const bool place = part.quantity == "pos";
     const bool slides = part.type == mjOBJ_JOINT && model->jnt_type[part.id] == mjJNT_SLIDE;
-    if (!(misses[i] > (place ? length : 1))) continue;
+    if (!(misses[i] > kOff * (place ? length : 1))) continue;
     warnings->push_back(fmt::format("goal of {}: the nearest posture found is {:.2g} {} off; is it out of reach?",
                                     part.CostName(), misses[i], place || slides ? "m" : "rad"));
   }

@@ -371,7 +371,8 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
 
   // within the limits
   const MatrixXd clamped = WithinLimits(*task, U);
-  const Eigen::Index beyond = (clamped.array() != U.array()).count();
+  constexpr double kRounding = 1e-12;
+  const Eigen::Index beyond = ((clamped - U).array().abs() > kRounding * U.array().abs().max(1)).count();
   if (beyond > 0) {
     task->warnings.push_back(
         fmt::format("{} of {} controls of the guess lay beyond their range and were clamped", beyond, U.size()));

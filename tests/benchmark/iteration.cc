@@ -58,6 +58,7 @@ Timing Measure(const costate::Task& task, costate::Level level, int threads, int
   options.gradient_tolerance = 0;
   options.threads = threads;
   options.derivative.level = level;
+  options.derivative.converge = false;  // steps as they are differenced elsewhere
   const costate::SolveResult result = costate::SolveIlqr(task.ToProblem(), task.U_guess, options);
   std::vector<double> rollout, derivative, backward;
   for (const costate::IterationRecord& record : result.iterations) {

@@ -1,6 +1,7 @@
 // Products with A and B against the matrices themselves, on every kind of term; applied forces against differenced
 // steps.
 #include <costate/derivative.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <functional>
@@ -322,6 +323,31 @@ TEST_F(ProductTest, AnIntegratorThatChangesIsSeen) {
 }
 
 // at the other levels the products are made of the matrices
+// what is not computed hangs on nothing, applied forces among it
+TEST_F(ProductTest, DisabledSensorsPullNothingBack) {
+  for (const char* integrator : {"Euler", "implicitfast", "RK4", "discrete"}) {
+    const ModelPtr model =
+        LoadModelFromString(fmt::format(R"(<mujoco><option integrator="{}"><flag sensor="disable"/></option><worldbody>
+          <geom type="plane" size="1 1 1"/><body pos="0 0 .15"><freejoint/><geom type="capsule" size=".1 .1"/><site name="s"/></body>
+          <body pos="1 0 1"><joint name="h" axis="0 1 0"/><geom type="capsule" size=".1 .1" pos=".1 0 0"/><site name="t"/></body>
+          </worldbody><actuator><motor joint="h"/></actuator>
+          <sensor><force site="t"/><accelerometer site="s"/><jointpos joint="h"/></sensor></mujoco>)",
+                                        integrator));
+    const Dims dims(model.get());
+    const DataPtr data = support::DrivenData(model.get(), 3);
+    for (const Level level : {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep}) {
+      if (level == Level::kAnalytic && model->opt.integrator == mjINT_DISCRETE) continue;
+      SCOPED_TRACE(fmt::format("{} {}", integrator, ToString(level)));
+      Linearizer linearizer(model.get(), {.level = level});
+      StepVjp pulled;
+      linearizer.Vjp(GetState(model.get(), data.get()), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.ndx),
+                     VectorXd::Ones(dims.ns), &pulled, true);
+      for (const VectorXd* back : {&pulled.x, &pulled.u, &pulled.qfrc, &pulled.xfrc})
+        EXPECT_EQ(back->cwiseAbs().maxCoeff(), 0);
+    }
+  }
+}
+
 TEST_F(ProductTest, EveryLevelHasThem) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
   const DataPtr data = Driven(model.get(), 60);

@@ -1,5 +1,6 @@
 #include <costate/certificate.h>
 #include <costate/derivative_check.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -373,7 +374,6 @@ TEST_F(ResidualDifferenceTest, ADamperNearRestIsDifferencedOnItsSide) {
   }
 }
 
-// dofs that move one body in the same way share its inertia: H has no inverse, and half of one is no derivative
 // a quotient of v' has the rounding of all of a: the matrix that an implicit integrator makes of a flex's dampers takes
 // longer nudges than its forces and contacts
 TEST_F(ResidualDifferenceTest, DampersOfAFlexAreDifferencedAwayFromRounding) {
@@ -393,6 +393,30 @@ TEST_F(ResidualDifferenceTest, DampersOfAFlexAreDifferencedAwayFromRounding) {
   }
 }
 
+// beside a flex forces are nudged at one length and the integrator at another: v' comes with one of both
+TEST_F(ResidualDifferenceTest, BesideAFlexTheIntegratorIsDifferencedOnce) {
+  for (const bool plugin : {false, true}) {
+    const std::string actuator = plugin ? "<plugin joint='s' plugin='mujoco.pid' instance='pid' actdim='1'/>"
+                                        : "<general joint='s' dyntype='filterexact'/>";
+    const ModelPtr model = LoadModelFromString(R"(<mujoco><extension><plugin plugin="mujoco.pid"><instance name="pid">
+        <config key="kp" value="4"/><config key="ki" value="1"/><config key="kd" value=".2"/></instance></plugin></extension>
+      <worldbody><body><joint name="s" type="slide" damping="1 2 1"/><geom size=".11"/>
+        <body pos=".3 0 0"><joint axis="0 1 0" damping=".45 .4 .2"/><inertial pos="0 0 -.02" mass=".36" diaginertia=".02 .025 .03"/>
+        </body></body><flexcomp name="f" type="grid" count="3 3 1" pos="2 0 2"/></worldbody><actuator>)" +
+                                               actuator + "</actuator></mujoco>");
+    for (const int integrator : {mjINT_EULER, mjINT_IMPLICIT, mjINT_IMPLICITFAST}) {
+      model->opt.integrator = integrator;
+      const DataPtr data = MakeData(model.get());
+      SetState(model.get(), data.get(), support::RandomState(model.get(), 5, {.position = 0.02, .velocity = 4}));
+      for (const Level level : {Level::kBest, Level::kResidual}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", plugin, integrator, ToString(level)));
+        support::ExpectReference(model.get(), data.get(), Linearize(model.get(), data.get(), {.level = level}));
+      }
+    }
+  }
+}
+
+// dofs that move one body in the same way share its inertia: H has no inverse, and half of one is no derivative
 TEST_F(ResidualDifferenceTest, RefusesAnInertiaWithoutInverse) {
   const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><body><joint name="a" type="slide" axis="1 0 0"/>
     <joint type="slide" axis="0 1 0"/><joint type="slide" axis="1 1 0"/><geom size=".1" mass="1" contype="0"/></body></worldbody>

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "support/engine_test.h"
@@ -70,6 +71,36 @@ TEST_F(MpcPlantTest, ARobotOfAnotherMassStepAndSceneIsControlledByThePlansOfTheT
   EXPECT_TRUE(BitwiseEqual(again.X, result.trajectory.X));
   EXPECT_TRUE(BitwiseEqual(again.context, result.trajectory.context));
   EXPECT_EQ(result.xfrc.size(), 0);
+}
+
+// (M6): the weight that nobody told of, m g l/2 sin(1) at rest, is what is learned, and nothing is left to be missed
+TEST_F(MpcPlantTest, LearnsOfAWeightThatNobodyToldOf) {
+  Plants plants;
+  const ModelPtr heavy = plants.Load("2", "0.01");
+  const auto missed = [&](const MpcResult& result) {
+    return std::abs(result.trajectory.X(0, result.trajectory.N()) - 1);
+  };
+  const MpcResult without = RunMpc(plants.task, {.plant = heavy.get(), .duration = 4});
+  EXPECT_EQ(without.unknown_force.size(), 0);
+  plants.task.mpc.estimate = 0.2;
+  const MpcResult with = RunMpc(plants.task, {.plant = heavy.get(), .duration = 4});
+  ASSERT_TRUE(with.status.ok());
+  EXPECT_GT(missed(without), 0.02);
+  EXPECT_LT(missed(with), 0.2 * missed(without));
+  const double angle = with.trajectory.X(0, with.trajectory.N());
+  ASSERT_EQ(with.unknown_force.size(), 1);
+  EXPECT_NEAR(with.unknown_force[0], -9.81 * 0.25 * std::sin(angle), 0.02);
+
+  // of its own model's robot there is nothing to learn
+  EXPECT_LT(RunMpc(plants.task, {.duration = 1}).unknown_force.cwiseAbs().maxCoeff(), 1e-9);
+  const MpcResult again = RunMpc(plants.task, {.plant = heavy.get(), .duration = 4});
+  EXPECT_TRUE(BitwiseEqual(again.trajectory.X, with.trajectory.X));
+}
+
+TEST_F(MpcPlantTest, AnEstimateTakesSomeTime) {
+  Plants plants;
+  plants.task.mpc.estimate = -1;
+  EXPECT_THROW(RunMpc(plants.task, {.duration = 1}), Error);
 }
 
 // also beside what the task's context applies anyway

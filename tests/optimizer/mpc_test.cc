@@ -333,7 +333,8 @@ TEST_F(Mpc, EndsWhenTheCallbackSaysSo) {
 TEST_F(Mpc, ReadsItsSettingsFromTheTask) {
   const Task task = MassTask(
       "<cost ctrl='all'/><mpc rate='50' horizon='0.1' timestep='0.02' delay='0.005' budget='0.01' "
-      "iterations='3' fallback='damp' compensate='false' feedback='false'/>");
+      "iterations='3' fallback='damp' compensate='false' feedback='false' estimate='0.3'/>");
+  EXPECT_EQ(task.mpc.estimate, 0.3);
   EXPECT_EQ(task.mpc.rate, 50);
   EXPECT_EQ(task.mpc.horizon, 0.1);
   EXPECT_EQ(task.mpc.timestep, 0.02);

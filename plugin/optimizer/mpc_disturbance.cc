@@ -1,0 +1,48 @@
+#include "optimizer/mpc_disturbance.h"
+
+#include <costate/state.h>
+#include <costate/step.h>
+
+#include <cmath>
+
+namespace costate {
+
+MpcDisturbance::MpcDisturbance(const Task& task)
+    : task_(task), control_time_(task.substeps * task.model->opt.timestep), share_(0) {
+  if (task.mpc.estimate == 0) return;
+  share_ = 1 - std::exp(-control_time_ / task.mpc.estimate);
+  data_ = MakeData(task.model.get());
+  const Dims dims(task.model.get());
+  error_ = change_ = force_ = VectorXd::Zero(dims.nv);
+  next_.setZero(dims.nx);
+}
+
+// next_, from the last measurement under the last control and the estimate so far
+bool MpcDisturbance::Predict() {
+  const mjModel* model = task_.model.get();
+  SetContext(model, data_.get(), task_.context);
+  SetMovingContext(model, data_.get(), last_.moving);
+  mju_addTo(data_->qfrc_applied, force_.data(), static_cast<int>(force_.size()));
+  return Step(model, data_.get(), last_.x, u_, task_.substeps, next_, none_) == StepStatus::kOk;
+}
+
+int MpcDisturbance::Contacts(ConstVectorRef x) {
+  SetState(task_.model.get(), data_.get(), x);
+  mj_fwdPosition(task_.model.get(), data_.get());
+  return data_->ncon;
+}
+
+void MpcDisturbance::Measured(MpcMeasurement* measured) {
+  if (force_.size() == 0) return;
+  const mjModel* model = task_.model.get();
+  // an impact that comes early or late is no force
+  if (u_.size() > 0 && measured->x.allFinite() && Predict() && Contacts(next_) == Contacts(measured->x)) {
+    error_ = measured->x.segment(model->nq, model->nv) - next_.segment(model->nq, model->nv);
+    mj_mulM(model, data_.get(), change_.data(), error_.data());
+    force_ += share_ / control_time_ * change_;
+  }
+  measured->force = force_;
+  last_ = *measured;
+}
+
+}  // namespace costate
