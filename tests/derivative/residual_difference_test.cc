@@ -395,12 +395,15 @@ TEST_F(ResidualDifferenceTest, DampersOfAFlexAreDifferencedAwayFromRounding) {
 
 // beside a flex forces are nudged at one length and the integrator at another: v' comes with one of both
 TEST_F(ResidualDifferenceTest, BesideAFlexTheIntegratorIsDifferencedOnce) {
+  const std::string pid =
+      "<extension><plugin plugin='mujoco.pid'><instance name='pid'><config key='kp' value='4'/><config key='ki' "
+      "value='1'/>"
+      "<config key='kd' value='.2'/></instance></plugin></extension>";
   for (const bool plugin : {false, true}) {
     const std::string actuator = plugin ? "<plugin joint='s' plugin='mujoco.pid' instance='pid' actdim='1'/>"
                                         : "<general joint='s' dyntype='filterexact'/>";
-    const ModelPtr model = LoadModelFromString(R"(<mujoco><extension><plugin plugin="mujoco.pid"><instance name="pid">
-        <config key="kp" value="4"/><config key="ki" value="1"/><config key="kd" value=".2"/></instance></plugin></extension>
-      <worldbody><body><joint name="s" type="slide" damping="1 2 1"/><geom size=".11"/>
+    const ModelPtr model = LoadModelFromString("<mujoco>" + (plugin ? pid : "") + R"(<worldbody>
+      <body><joint name="s" type="slide" damping="1 2 1"/><geom size=".11"/>
         <body pos=".3 0 0"><joint axis="0 1 0" damping=".45 .4 .2"/><inertial pos="0 0 -.02" mass=".36" diaginertia=".02 .025 .03"/>
         </body></body><flexcomp name="f" type="grid" count="3 3 1" pos="2 0 2"/></worldbody><actuator>)" +
                                                actuator + "</actuator></mujoco>");
