@@ -81,13 +81,6 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
   }
 }
 
-// the entry of the state to which an entry of its tangent adds; -1: it turns one
-int AddedTo(const mjModel* m, int entry) {
-  if (entry >= m->nv) return static_cast<int>(m->nq - m->nv) + entry;
-  const int joint = m->dof_jntid[entry], k = entry - m->jnt_dofadr[joint];
-  return k < JointLinearDofs(m->jnt_type[joint]) ? m->jnt_qposadr[joint] + k : -1;
-}
-
 // what was found of the start, a line an entry that has moved
 void PrintStart(const Task& task, const DescentResult& result, const FitUncertainty& fit) {
   const mjModel* model = task.model.get();
@@ -100,7 +93,7 @@ void PrintStart(const Task& task, const DescentResult& result, const FitUncertai
     const std::string interval = Interval(fit, input++);
     if (dx[i] == 0 || shown++ >= kMostStarts) continue;
     const std::string name = tangents[static_cast<std::size_t>(i)] + " of the start";
-    const int at = AddedTo(model, i);
+    const int at = StateEntry(model, i);
     if (at < 0) {
       fmt::print("  {:<24} turned by {:.10g}{} rad\n", name, dx[i], interval);
       continue;

@@ -13,6 +13,16 @@ inline int JointPositions(int type) { return type == mjJNT_FREE ? 7 : type == mj
 /// Velocities that are each by themselves; those behind them, of free and ball joints, turn together.
 inline int JointLinearDofs(int type) { return type == mjJNT_FREE ? 3 : type == mjJNT_BALL ? 0 : 1; }
 
+/// Is a position of such a joint one number, an angle or a way: hinges and slides?
+inline bool IsScalarJoint(int type) { return type == mjJNT_HINGE || type == mjJNT_SLIDE; }
+
+/// Where in x an entry of dx adds to; -1: it turns a quaternion.
+inline int StateEntry(const mjModel* model, int entry) {
+  if (entry >= model->nv) return static_cast<int>(model->nq - model->nv) + entry;
+  const int joint = model->dof_jntid[entry], k = entry - model->jnt_dofadr[joint];
+  return k < JointLinearDofs(model->jnt_type[joint]) ? model->jnt_qposadr[joint] + k : -1;
+}
+
 /// First dof of the group that turns together with this one: where there is none, itself.
 inline int GroupBegin(const mjModel* model, int dof) {
   const int joint = model->dof_jntid[dof];

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/actuator_range.h"
+#include "core/joint.h"
 #include "derivative/munthe_kaas.h"
 #include "derivative/plant.h"
 #include "derivative/transmission.h"
@@ -310,7 +311,7 @@ bool HasConstantMoment(const mjModel* m, int i) {
   const int id = m->actuator_trnid[2 * i];
   switch (m->actuator_trntype[i]) {
     case mjTRN_JOINT:
-    case mjTRN_JOINTINPARENT: return m->jnt_type[id] == mjJNT_HINGE || m->jnt_type[id] == mjJNT_SLIDE;
+    case mjTRN_JOINTINPARENT: return IsScalarJoint(m->jnt_type[id]);
     case mjTRN_TENDON: return m->wrap_type[m->tendon_adr[id]] == mjWRAP_JOINT;
     default: return false;
   }
@@ -379,7 +380,7 @@ void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& 
   for (int j = 0; j < m->njnt; j++) {
     if (!m->jnt_actfrclimited[j]) continue;
     const int dof = m->jnt_dofadr[j], type = m->jnt_type[j];
-    if (type != mjJNT_HINGE && type != mjJNT_SLIDE) continue;
+    if (!IsScalarJoint(type)) continue;
     const double force = d->qfrc_actuator[dof];
     clamped_[dof] = force <= m->jnt_actfrcrange[2 * j] || force >= m->jnt_actfrcrange[2 * j + 1];
     any_clamped_ = any_clamped_ || clamped_[dof];

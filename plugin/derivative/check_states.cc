@@ -11,6 +11,7 @@
 #include "core/actuator_range.h"
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
+#include "core/joint.h"
 #include "core/number.h"
 #include "core/warnings.h"
 
@@ -96,7 +97,7 @@ void Randomize(const mjModel* model, mjData* data) {
   mj_integratePos(model, data->qpos, dq.data(), 1);
   for (int i = 0; i < model->njnt; ++i) {
     const int type = model->jnt_type[i];
-    if (!model->jnt_limited[i] || (type != mjJNT_HINGE && type != mjJNT_SLIDE)) continue;
+    if (!model->jnt_limited[i] || !IsScalarJoint(type)) continue;
     const mjtNum* range = model->jnt_range + 2 * i;
     const double margin = std::max(0.05 * (range[1] - range[0]), model->jnt_margin[i]);
     double& q = data->qpos[model->jnt_qposadr[i]];

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/joint.h"
 #include "derivative/fluid.h"
 #include "derivative/impedance.h"
 #include "derivative/passive.h"
@@ -89,7 +90,7 @@ void ClosedParameters::Classify(const mjModel* m, ParameterStencils* stencils, i
   const Field& field = stencils->field(k);
   const int id = stencils->element(k), index = stencils->index(k);
   const bool joint = std::strcmp(field.kind, "joint") == 0;
-  const bool scalar = joint && (m->jnt_type[id] == mjJNT_HINGE || m->jnt_type[id] == mjJNT_SLIDE);
+  const bool scalar = joint && IsScalarJoint(m->jnt_type[id]);
   const auto set = [entry](Kind kind, int at) {
     entry->kind = kind;
     entry->id = at;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/finite.h"
+#include "core/joint.h"
 #include "core/plugins.h"
 #include "derivative/actuation.h"
 #include "derivative/chain.h"
@@ -111,7 +112,7 @@ void AddJointSpring(const mjModel* m, const mjData* d, int j, Columns* R) {
   double slope = m->jnt_stiffness[j];
   const bool linear = AllZero(poly);
   if (linear && slope == 0) return;
-  if (type != mjJNT_HINGE && type != mjJNT_SLIDE) return AddRotationSpring(m, d, j, R);
+  if (!IsScalarJoint(type)) return AddRotationSpring(m, d, j, R);
   if (!linear) slope = PolySlope(slope, poly, d->qpos[m->jnt_qposadr[j]] - SpringReference(m, d, j)[0]);
   (*R)(dof, dof) -= PLANT("spring: joint", slope);
 }

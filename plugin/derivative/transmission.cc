@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/joint.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -18,7 +19,7 @@ void JointMoment(const mjModel* m, const mjData* d, int i, Moment* moment) {
   const bool free = m->jnt_type[joint] == mjJNT_FREE, parent = m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
   const int linear = free ? 3 : 0, n = linear + 3;
   const mjtNum* gear = m->actuator_gear + 6 * m->actuator_outadr[i];
-  if (m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE) {
+  if (IsScalarJoint(m->jnt_type[joint])) {
     moment->dof.assign(1, dof);
     moment->J = moment->length = Eigen::VectorXd::Constant(1, gear[0]);
     moment->G.setZero(1, 1);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/extremes.h"
+#include "core/joint.h"
 #include "derivative/actuation.h"
 
 namespace costate {
@@ -16,9 +17,7 @@ constexpr double kBand = 1e-3;
 // a column of B less than this part of that from within is that of a force at its limit in all steps
 constexpr double kSaturated = 1e-9;
 
-bool IsHingeOrSlide(const mjModel* m, int joint) {
-  return m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE;
-}
+bool IsHingeOrSlide(const mjModel* m, int joint) { return IsScalarJoint(m->jnt_type[joint]); }
 
 bool TransmitsToJoint(const mjModel* m, int i) {
   return m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;

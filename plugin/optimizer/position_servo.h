@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "core/joint.h"
+
 namespace costate {
 
 /// Of a hinge or slide, whose force follows at once: gain u + bias + stiffness q + …
@@ -24,7 +26,7 @@ struct PositionServo {
 /// Is this actuator's force one number on a hinge or slide, that follows its control at once and in proportion?
 inline bool DrivesJoint(const mjModel* m, int i) {
   const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
-  return on_joint && m->jnt_type[m->actuator_trnid[2 * i]] >= mjJNT_SLIDE && m->actuator_dyntype[i] == mjDYN_NONE &&
+  return on_joint && IsScalarJoint(m->jnt_type[m->actuator_trnid[2 * i]]) && m->actuator_dyntype[i] == mjDYN_NONE &&
          m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_ctrlnum[i] == 1 && m->actuator_outnum[i] == 1 &&
          m->actuator_plugin[i] < 0;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/joint.h"
 #include "optimizer/task_term.h"
 #include "rollout/units.h"
 
@@ -12,13 +13,12 @@ std::vector<Component> PositionComponents(const mjModel* model) {
   const std::vector<std::string> state = StateNames(model), tangent = TangentNames(model), units = StateUnits(model);
   std::vector<Component> components;
   for (int j = 0; j < model->njnt; ++j) {
-    const bool free = model->jnt_type[j] == mjJNT_FREE, rotates = free || model->jnt_type[j] == mjJNT_BALL;
-    const int scalars = free ? 3 : rotates ? 0 : 1;
+    const int scalars = JointLinearDofs(model->jnt_type[j]);
     int value = model->jnt_qposadr[j], column = model->jnt_dofadr[j];
     for (int i = 0; i < scalars; ++i, ++value, ++column) {
       components.push_back({{Input::kState, value, column}, -1, tangent[column], units[value], {state[value]}});
     }
-    if (!rotates) continue;
+    if (IsScalarJoint(model->jnt_type[j])) continue;
     const std::vector<std::string> slots(state.begin() + value, state.begin() + value + 4);
     for (int k = 0; k < 3; ++k) {
       components.push_back({{Input::kState, value, column}, k, tangent[column + k], "rad", slots});

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/extremes.h"
+#include "core/name.h"
 #include "core/number.h"
 #include "optimizer/task_xml.h"
 #include "rollout/record_format.h"
@@ -53,12 +54,8 @@ std::vector<std::string> SplitCells(const std::string& line) {
   return cells;
 }
 
-// "knee" of "qpos[knee]"
-std::string Inside(const std::string& name) {
-  const std::size_t open = name.find('['), close = name.rfind(']');
-  if (open == std::string::npos || close != name.size() - 1) return name;
-  return name.substr(open + 1, close - open - 1);
-}
+// "knee" of "qpos[knee]"; "qpos[root].x" stays, "root" says too little
+std::string BareEntry(const std::string& name) { return name.ends_with(']') ? Inside(name) : name; }
 
 // the first few
 std::string FirstWords(std::vector<std::string> words) {
@@ -145,7 +142,7 @@ std::istringstream Open(CsvTable* table) {
 
 int CsvTable::Column(const std::string& name) const {
   const int exact = Find(*this, name);
-  return exact < 0 ? Find(*this, Inside(name)) : exact;
+  return exact < 0 ? Find(*this, BareEntry(name)) : exact;
 }
 
 std::vector<int> CsvTable::StateColumns(const mjModel* model) const {
@@ -161,7 +158,7 @@ std::string CsvTable::Misspelled(const std::vector<std::string>& wanted, const s
                                  std::size_t i) const {
   // "kne" or "qpos[kne]" for "qpos[knee]"
   const std::size_t open = wanted[i].find('[');
-  const std::string head = wanted[i].substr(0, open), bare = Inside(wanted[i]);
+  const std::string head = wanted[i].substr(0, open), bare = BareEntry(wanted[i]);
   std::vector<std::string> near;
   std::vector<std::size_t> at;
   for (std::size_t column = 0; column < names.size(); ++column) {
@@ -170,7 +167,7 @@ std::string CsvTable::Misspelled(const std::vector<std::string>& wanted, const s
       continue;
     const std::size_t bracket = name.find('[');
     if (bracket != std::string::npos && name.substr(0, bracket) != head) continue;
-    near.push_back(Inside(name));
+    near.push_back(BareEntry(name));
     at.push_back(column);
   }
   const std::string nearest = NearestName(bare, near);

@@ -175,7 +175,7 @@ class MotionFile {
     const std::string text = name ? name : "";
     const bool usable =
         !text.empty() && text.find_first_of(" \t") == std::string::npos && text != "all" && !ParseNumber(text, &number);
-    const bool scalar = m_->jnt_type[joint] == mjJNT_HINGE || m_->jnt_type[joint] == mjJNT_SLIDE;
+    const bool scalar = IsScalarJoint(m_->jnt_type[joint]);
     if (!scalar && text.empty()) return ElementName(m_, mjOBJ_JOINT, joint);
     if (usable || (!scalar && m_->njnt > 1)) return usable ? text : "";
     return scalar ? fmt::format("{}", velocity ? m_->jnt_dofadr[joint] : m_->jnt_qposadr[joint]) : "all";

@@ -5,23 +5,20 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/name.h"
+
 namespace costate {
 namespace {
 
 // "qvel[x]" is meant by "qvel[x]", "qvel" and "x"
 bool Means(const std::string& word, const std::string& name) {
-  const std::size_t open = name.find('['), close = name.find(']');
-  return word == name || word == name.substr(0, open) || word == name.substr(open + 1, close - open - 1);
+  return word == name || word == name.substr(0, name.find('[')) || word == Inside(name);
 }
 
 // words between blanks; those in brackets belong to a name: "qvel[left knee]", as those of a name that there is
 std::vector<std::string> SplitEntries(const std::string& text, const std::vector<std::string>& names) {
   std::vector<std::string> known, words;
-  for (const std::string& name : names) {
-    const std::size_t open = name.find('['), close = name.rfind(']');
-    if (open != std::string::npos && close != std::string::npos)
-      known.push_back(name.substr(open + 1, close - open - 1));
-  }
+  for (const std::string& name : names) known.push_back(Inside(name));
   std::string joined;
   for (const std::string& word : SplitNames(text, known)) {
     joined += (joined.empty() ? "" : " ") + word;

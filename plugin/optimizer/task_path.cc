@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/engine_guard.h"
+#include "core/joint.h"
 #include "optimizer/control_noise.h"
 
 namespace costate {
@@ -239,7 +240,7 @@ class Planner {
 std::vector<int> AllJoints(const mjModel* m) {
   std::vector<int> joints;
   for (int i = 0; i < m->njnt; ++i)
-    if (m->jnt_type[i] >= mjJNT_SLIDE) joints.push_back(i);
+    if (IsScalarJoint(m->jnt_type[i])) joints.push_back(i);
   return joints;
 }
 

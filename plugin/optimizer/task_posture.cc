@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/joint.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/position_servo.h"
 
@@ -76,7 +77,7 @@ std::vector<int> ActuatedJoints(const mjModel* m) {
   for (int i = 0; i < m->nactuator && !(m->opt.disableflags & mjDSBL_ACTUATION); ++i) {
     const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
     const int joint = m->actuator_trnid[2 * i];
-    if (!on_joint || m->jnt_type[joint] < mjJNT_SLIDE) continue;
+    if (!on_joint || !IsScalarJoint(m->jnt_type[joint])) continue;
     joints.push_back(joint);
     driven[static_cast<std::size_t>(m->jnt_dofadr[joint])] = 1;
   }
@@ -126,7 +127,7 @@ void PostureSearch::Append(const PartGoal& goal) {
 }
 
 void PostureSearch::AppendJoint(const PartGoal& goal) {
-  known_ = known_ && m_->jnt_type[goal.id] >= mjJNT_SLIDE;
+  known_ = known_ && IsScalarJoint(m_->jnt_type[goal.id]);
   if (!known_) return;
   const Eigen::Index first = AppendRows(1);
   r_[first] = data_->qpos[m_->jnt_qposadr[goal.id]] - goal.values[0];

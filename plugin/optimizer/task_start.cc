@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/control_limits.h"
 #include "optimizer/task_csv.h"
@@ -222,15 +223,6 @@ MatrixXd GuessFollowed(const XmlElement& element, const Start& start, const Task
   return FollowControls(task, start, waypoints).U;
 }
 
-// where an entry of the tangent stands in x; -1 for one of a rotation
-int StateEntry(const mjModel* m, int entry) {
-  if (entry >= m->nv) return static_cast<int>(m->nq) + entry - static_cast<int>(m->nv);
-  const int joint = m->dof_jntid[entry], offset = entry - m->jnt_dofadr[joint];
-  const int type = m->jnt_type[joint];
-  if (type == mjJNT_BALL || (type == mjJNT_FREE && offset >= 3)) return -1;
-  return m->jnt_qposadr[joint] + offset;
-}
-
 // bounds of free entries in their own units, as changes of the start
 VectorXd FreeBounds(const XmlElement& element, const char* attribute, const mjModel* model, const VectorXd& x0,
                     const std::vector<int>& entries, const VectorXd& usual) {
@@ -271,7 +263,7 @@ void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd
   };
   const bool limits = !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT));
   for (int j = 0; j < m->njnt && limits; j++) {
-    const bool scalar = m->jnt_type[j] == mjJNT_HINGE || m->jnt_type[j] == mjJNT_SLIDE;
+    const bool scalar = IsScalarJoint(m->jnt_type[j]);
     if (scalar && m->jnt_limited[j]) keep(m->jnt_dofadr[j], x0[m->jnt_qposadr[j]], m->jnt_range + 2 * j);
   }
   for (int i = 0; i < m->nactuator; i++) {

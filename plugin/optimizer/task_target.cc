@@ -9,6 +9,7 @@
 
 #include "core/actuator_range.h"
 #include "core/engine_guard.h"
+#include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/task_csv.h"
 
@@ -132,7 +133,7 @@ Extent Within(const mjtNum* range, const std::string& what, const std::string& n
 bool HasLimits(const mjModel* m) { return !(m->opt.disableflags & (mjDSBL_LIMIT | mjDSBL_CONSTRAINT)); }
 
 Extent ExtentOfJoint(const mjModel* m, int joint) {
-  const bool scalar = m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE;
+  const bool scalar = IsScalarJoint(m->jnt_type[joint]);
   return Within(scalar && HasLimits(m) && m->jnt_limited[joint] ? m->jnt_range + 2 * joint : nullptr, "range",
                 fmt::format("joint '{}'", ElementName(m, mjOBJ_JOINT, joint)),
                 m->jnt_type[joint] == mjJNT_HINGE ? " rad" : " m");

@@ -13,9 +13,7 @@ namespace {
 
 constexpr double kSmallestMass = 1e-10;  // the engine wants more than mjMINVAL
 
-int Scalar(const mjModel* m, int joint) {
-  return m->jnt_type[joint] == mjJNT_HINGE || m->jnt_type[joint] == mjJNT_SLIDE ? 1 : 0;
-}
+int Scalar(const mjModel* m, int joint) { return IsScalarJoint(m->jnt_type[joint]) ? 1 : 0; }
 
 #define COUNT(n) [](const mjModel*, int) { return static_cast<int>(n); }
 #define AT(array, stride) [](const mjModel* m, int i) -> mjtNum* { return m->array + (stride)*i; }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/name.h"
+
 namespace costate::viewer {
 namespace {
 
@@ -42,13 +44,6 @@ void SetLine(mjvFigure* figure, int line, const std::string& name, const VectorX
   }
   figure->linepnt[line] = points;
   SetText(figure->linename[line], sizeof(figure->linename[line]), name);
-}
-
-// "hip" of "ctrl[hip]"
-std::string ControlName(const mjModel* model, int i) {
-  const std::string name = ControlNames(model)[i];
-  const std::size_t open = name.find('['), close = name.rfind(']');
-  return open < close && close != std::string::npos ? name.substr(open + 1, close - open - 1) : name;
 }
 
 // the plane of a figure: all of the time, and every value with a little room
@@ -163,7 +158,7 @@ Plots::Plots(const ViewSource& source) {
     const std::string some = motion.U.rows() > lines ? fmt::format(" (first {} of {})", lines, motion.U.rows()) : "";
     auto figure = MakeFigure("controls" + some, motion.time, motion.U.topRows(lines));
     for (int i = 0; i < lines; ++i) {
-      SetLine(figure.get(), i, ControlName(source.model, i), motion.time, motion.U.row(i).transpose(), true);
+      SetLine(figure.get(), i, Inside(ControlNames(source.model)[i]), motion.time, motion.U.row(i).transpose(), true);
     }
     figure->flg_legend = 1;
     figures_.push_back(std::move(figure));
