@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/model_arrays.h"
 #include "parameter/field.h"
 
 namespace costate {
@@ -43,31 +44,6 @@ bool IsOwn(const std::string& array) {
   const std::vector<Field>& fields = Fields();
   const bool parameter = std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return array == f.array; });
   return IsPhysics(array) && !IsVolume(array) && (parameter || !IsDerived(array));
-}
-
-struct Shape {
-  std::size_t rows, columns;
-};
-
-// visit(name, member, shape) of all arrays
-template <typename F>
-void ForEachArray(const mjModel* m, F&& visit) {
-  MJMODEL_POINTERS_PREAMBLE(m)
-  (void)nuser_body, (void)nuser_jnt, (void)nuser_geom, (void)nuser_site, (void)nuser_cam, (void)nuser_tendon;
-  (void)nuser_actuator, (void)nuser_sensor, (void)nq, (void)nv, (void)na, (void)nu, (void)nmocap, (void)nplastic;
-#define X(type, name, rows, columns) \
-  visit(#name, &mjModel::name, Shape{static_cast<std::size_t>(m->rows), static_cast<std::size_t>(columns)});
-  MJMODEL_POINTERS
-#undef X
-}
-
-// visit(name, member, shape, the other's shape)
-template <typename F>
-void ForEachPair(const mjModel* run, const mjModel* here, F&& visit) {
-  std::vector<Shape> others;
-  ForEachArray(here, [&](const char*, auto, const Shape& shape) { others.push_back(shape); });
-  auto other = others.begin();
-  ForEachArray(run, [&](const char* name, auto member, const Shape& shape) { visit(name, member, shape, *other++); });
 }
 
 // the row of an array by its element: "knee", "qvel[knee]", "3"
@@ -112,7 +88,7 @@ std::string Both(const std::string& what, T run, T here) {
 // the first number of an array that differs
 template <typename T>
 std::string Difference(const mjModel* run, const mjModel* here, const std::string& array, T* mjModel::*member,
-                       const Shape& shape, const Shape& other, double tolerance) {
+                       const ArrayShape& shape, const ArrayShape& other, double tolerance) {
   const std::size_t n = shape.rows * shape.columns, m = other.rows * other.columns;
   if (n != m) return Both("the size of " + array, n, m);
   for (std::size_t row = 0; row < shape.rows; ++row) {
@@ -156,7 +132,7 @@ std::string SizeDifference(const mjModel* run, const mjModel* here) {
 
 std::set<std::string> DifferentArrays(const mjModel* run, const mjModel* here, double tolerance) {
   std::set<std::string> different;
-  ForEachPair(run, here, [&](const std::string& name, auto member, const Shape& shape, const Shape& other) {
+  ForEachPairOfArrays(run, here, [&](const std::string& name, auto member, ArrayShape shape, ArrayShape other) {
     if (!IsOwn(name)) return;
     if (!Difference(run, here, name, member, shape, other, tolerance).empty()) different.insert(name);
   });
@@ -168,7 +144,7 @@ std::string ModelDifference(const mjModel* run, const mjModel* here, double tole
   std::string found = SizeDifference(run, here);
   if (found.empty()) found = OptionDifference(run, here);
   if (!found.empty()) return found;
-  ForEachPair(run, here, [&](const std::string& name, auto member, const Shape& shape, const Shape& other) {
+  ForEachPairOfArrays(run, here, [&](const std::string& name, auto member, ArrayShape shape, ArrayShape other) {
     if (!found.empty() || !(arrays ? arrays->count(name) > 0 : IsPhysics(name) && !IsVolume(name))) return;
     const bool longer = more_plugins && name.starts_with("plugin_") && other.rows > shape.rows;
     found = Difference(run, here, name, member, shape, longer ? shape : other, tolerance);
@@ -177,7 +153,7 @@ std::string ModelDifference(const mjModel* run, const mjModel* here, double tole
 }
 
 void TakeNumbers(const mjModel* run, const std::set<std::string>& arrays, mjModel* here) {
-  ForEachPair(run, here, [&](const std::string& name, auto member, const Shape& shape, const Shape&) {
+  ForEachPairOfArrays(run, here, [&](const std::string& name, auto member, ArrayShape shape, ArrayShape) {
     using Number = std::remove_reference_t<decltype(*(run->*member))>;
     if constexpr (std::is_same_v<Number, mjtNum>) {
       if (arrays.count(name) > 0) std::copy_n(run->*member, shape.rows * shape.columns, here->*member);

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/engine_guard.h"
+#include "core/model_arrays.h"
 
 namespace costate {
 namespace {
@@ -81,18 +82,13 @@ void ParameterSet::Impl::FindArrays() {
     if (block.field->writer == Writer::kVelocity) wanted.insert("actuator_gainprm");
   }
   const mjModel* m = given.get();
-  MJMODEL_POINTERS_PREAMBLE(m)
-  (void)nuser_body, (void)nuser_jnt, (void)nuser_geom, (void)nuser_site, (void)nuser_cam, (void)nuser_tendon;
-  (void)nuser_actuator, (void)nuser_sensor, (void)nq, (void)nv, (void)na, (void)nu, (void)nmocap, (void)nplastic;
-  const auto add = [&](const char* name, const void* array, std::size_t bytes, bool numbers) {
+  ForEachArray(m, [&](const char* name, auto member, const ArrayShape& shape) {
+    using Number = std::remove_reference_t<decltype(*(m->*member))>;
+    const std::size_t bytes = sizeof(Number) * shape.rows * shape.columns;
     if (bytes == 0 || !(wanted.count(name) || (derived && IsDerived(name)))) return;
-    arrays.push_back({name, static_cast<std::size_t>(static_cast<const char*>(array) - Bytes(m)), bytes, numbers});
-  };
-#define X(type, name, rows, columns)                                                                        \
-  add(#name, m->name, sizeof(type) * static_cast<std::size_t>(m->rows) * static_cast<std::size_t>(columns), \
-      std::is_same_v<type, mjtNum>);
-  MJMODEL_POINTERS
-#undef X
+    const char* array = reinterpret_cast<const char*>(m->*member);
+    arrays.push_back({name, static_cast<std::size_t>(array - Bytes(m)), bytes, std::is_same_v<Number, mjtNum>});
+  });
 }
 
 // derived numbers that the given model has otherwise than the engine would derive them: a caller's own

@@ -9,9 +9,7 @@
 
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
-
-// the macro that lists a model's arrays wants these names about it, and not all of them are used
-#pragma GCC diagnostic ignored "-Wunused-variable"
+#include "core/model_arrays.h"
 
 namespace costate {
 namespace {
@@ -134,13 +132,11 @@ struct ModelBytes {
 };
 ModelBytes CountArrays(const mjModel* m) {
   ModelBytes total;
-  MJMODEL_POINTERS_PREAMBLE(m)
-#define X(type, name, nr, nc)                                                        \
-  total.in_file += static_cast<mjtSize>(sizeof(type)) * m->nr * (nc);                \
-  total.in_memory += (kBufferAlign - total.in_memory % kBufferAlign) % kBufferAlign; \
-  total.in_memory += static_cast<mjtSize>(sizeof(type)) * m->nr * (nc);
-  MJMODEL_POINTERS
-#undef X
+  ForEachArray(m, [&](const char*, auto member, const ArrayShape& shape) {
+    const mjtSize size = static_cast<mjtSize>(sizeof(*(m->*member)) * shape.rows * shape.columns);
+    total.in_file += size;
+    total.in_memory += (kBufferAlign - total.in_memory % kBufferAlign) % kBufferAlign + size;
+  });
   total.in_memory += kBufferAlign - 1;  // room to align the first
   return total;
 }
@@ -263,17 +259,13 @@ ModelPtr AddPairs(const mjModel* model, const std::vector<ContactPair>& pairs) {
     if (field == "tuple_objid") return of(g.tuple);
     return {nullptr, 0};
   };
-  {MJMODEL_POINTERS_PREAMBLE(m)
-#define X(type, name, nr, nc)                                                              \
-  {                                                                                        \
-    const std::size_t expected = sizeof(type) * static_cast<std::size_t>(sizes.nr) * (nc); \
-    const auto [data, size] = replacement(#name);                                          \
-    if (data ? size != expected : sizes.nr != m->nr) RefuseLayout(#name);                  \
-    write(data ? data : m->name, expected);                                                \
-  }
-       MJMODEL_POINTERS
-#undef X
-  } ModelPtr out = DeserializeModel(bytes);
+  ForEachPairOfArrays(m, &sizes, [&](const char* name, auto member, const ArrayShape& was, const ArrayShape& is) {
+    const std::size_t expected = sizeof(*(m->*member)) * is.rows * is.columns;
+    const auto [data, size] = replacement(name);
+    if (data ? size != expected : is.rows != was.rows) RefuseLayout(name);
+    write(data ? data : m->*member, expected);
+  });
+  ModelPtr out = DeserializeModel(bytes);
   if (!SameNames(model, out.get())) RefuseLayout("the map of names");
   return out;
 }
