@@ -105,6 +105,9 @@ std::unique_ptr<Constraint> MakeGoalConstraint(const mjModel* model, ConstVector
 std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints, const Trajectory& trajectory,
                                                double dt);
 
+/// The largest of their relative violations, 0 without any: what a tolerance is compared with.
+double LargestRelative(const std::vector<ConstraintReport>& reports);
+
 struct ConstrainedOptions {
   double tolerance = 1e-6;    ///< of each violation, times 1 or the size of the bound, whichever is larger
   int outer_iterations = 60;  ///< updates of the multipliers, at most

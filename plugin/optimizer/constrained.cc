@@ -203,7 +203,7 @@ VectorXd Constrained::OwnCurvature(Simulator* simulator, const Trajectory& guess
 void Constrained::KeepGuess(const Trajectory& guess, double cost) {
   SolveResult kept;
   kept.constraints = CheckConstraints(constraints_, guess, dt_);
-  for (const ConstraintReport& report : kept.constraints) kept.violation = std::max(kept.violation, report.relative);
+  kept.violation = LargestRelative(kept.constraints);
   if (!(kept.violation <= c_.tolerance) || !std::isfinite(cost)) return;
   kept.cost = cost;
   kept.trajectory = guess;
@@ -314,9 +314,7 @@ void Constrained::Measure(SolveResult* result) {
   residuals_ = augmented_.Residuals(result->trajectory, dt_);
   result->cost = TotalCost(cost_, result->trajectory, dt_);
   result->constraints = CheckConstraints(constraints_, result->trajectory, dt_);
-  result->violation = 0;
-  for (const ConstraintReport& report : result->constraints)
-    result->violation = std::max(result->violation, report.relative);
+  result->violation = LargestRelative(result->constraints);
 }
 
 bool Constrained::IsBetter(const SolveResult& candidate) const {

@@ -226,4 +226,10 @@ std::vector<ConstraintReport> CheckConstraints(const ConstraintSet& constraints,
   return reports;
 }
 
+double LargestRelative(const std::vector<ConstraintReport>& reports) {
+  double largest = 0;
+  for (const ConstraintReport& report : reports) largest = std::max(largest, report.relative);
+  return largest;
+}
+
 }  // namespace costate

@@ -12,6 +12,7 @@
 
 #include "core/extremes.h"
 #include "optimizer/free_start.h"
+#include "optimizer/go_on.h"
 #include "optimizer/line_search.h"
 #include "optimizer/merit.h"
 #include "optimizer/solver_checks.h"
@@ -77,11 +78,8 @@ class Continuation {
 Merit Continuation::MeritOf(const Trajectory& motion, const RolloutStatus& status) const {
   const double cost = RolloutCost(problem_, motion, status, simulator_.knot_time());
   double violation = 0;
-  if (std::isfinite(cost) && problem_.constraints) {
-    for (const ConstraintReport& report : CheckConstraints(*problem_.constraints, motion, simulator_.knot_time())) {
-      violation = std::max(violation, report.relative);
-    }
-  }
+  if (std::isfinite(cost) && problem_.constraints)
+    violation = LargestRelative(CheckConstraints(*problem_.constraints, motion, simulator_.knot_time()));
   return costate::MeritOf(violation, cost, c_.constrained.tolerance);
 }
 
@@ -134,15 +132,8 @@ SolveResult Continuation::Solve(Problem problem, const Beginning& from, IlqrOpti
   ConstrainedOptions constrained = c_.constrained;
   if (!multipliers_.empty()) constrained.multipliers = multipliers_;
   if (stage->factor > 0 || c_.budget > 0) constrained.force_weight = -1;  // a stage on the way
-  SolveResult result = costate::Solve(
-      problem, {{}, from.U}, options,
-      [&](const IterationRecord& record) {
-        IterationRecord numbered = record;
-        numbered.iteration += before;
-        out_.result.iterations.push_back(numbered);
-        return !callback_ || callback_(numbered);
-      },
-      constrained);
+  SolveResult result =
+      costate::Solve(problem, {{}, from.U}, options, CountOn(&out_.result.iterations, callback_), constrained);
   multipliers_ = result.multipliers;
   interrupted_ = interrupted_ || result.status == SolveStatus::kInterrupted;
   stage->status = result.status;

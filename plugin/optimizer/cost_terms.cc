@@ -208,6 +208,29 @@ double ResidualCost::TermValue(int index, const KnotView& knot) const {
   return scale * sum;
 }
 
+bool ResidualTerm::reads_control() const {
+  return (map && map->reads_control()) || std::any_of(linear.begin(), linear.end(), [](const LinearEntry& entry) {
+           return entry.scalar.input == Input::kControl;
+         });
+}
+
+bool ResidualCost::HasMovingTarget() const {
+  return std::any_of(terms_.begin(), terms_.end(),
+                     [](const ResidualTerm& term) { return term.target.time.size() > 1; });
+}
+
+template <typename F>
+void ResidualCost::ForEachWeighted(const KnotView& knot, F&& visit) const {
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    const VectorXd* weight;
+    const double scale = Weights(terms_[i], knot, &weight);
+    if (scale == 0) continue;
+    Scratch& scratch = ThreadScratch(scratch_[i]);
+    Residual(static_cast<int>(i), knot, &scratch.r);
+    visit(i, &scratch, *weight, scale);
+  }
+}
+
 double ResidualCost::Value(const KnotView& knot) const {
   double l = 0;
   for (int i = 0; i < static_cast<int>(terms_.size()); ++i) l += TermValue(i, knot);
@@ -423,18 +446,13 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
 
 void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
   ResizeExpansion(dims_.ndx, dims_.nu, knot.t == knot.N, out);
-  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
-    VectorXd& r = ThreadScratch(scratch_[static_cast<std::size_t>(i)]).r;
-    const VectorXd* weight;
-    const double scale = Weights(terms_[i], knot, &weight);
-    if (scale == 0) continue;
-    Residual(i, knot, &r);
+  ForEachWeighted(knot, [&](std::size_t i, const Scratch* scratch, const VectorXd& weight, double scale) {
     if (plans_[i].local) {
-      ExpandLocal(terms_[i], knot, r, *weight, scale, out);
+      ExpandLocal(terms_[i], knot, scratch->r, weight, scale, out);
     } else {
-      ExpandDense(terms_[i], plans_[i], knot, r, *weight, scale, C, D, out);
+      ExpandDense(terms_[i], plans_[i], knot, scratch->r, weight, scale, C, D, out);
     }
-  }
+  });
 }
 
 // ---- gradient -------------------------------------------------------------------------------------------------------
@@ -535,47 +553,37 @@ void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, K
 }
 
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
-  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
-    Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(i)]);
-    VectorXd &r = scratch.r, &g = scratch.g;
+  ForEachWeighted(knot, [&](std::size_t i, Scratch* scratch, const VectorXd& weight, double scale) {
     const ResidualTerm& term = terms_[i];
-    const VectorXd* weight;
-    const double scale = Weights(term, knot, &weight);
-    if (scale == 0) continue;
-    Residual(i, knot, &r);
+    VectorXd &r = scratch->r, &g = scratch->g;
     g.resize(r.size());
     if (term.norm.IsSeparable()) {
-      for (int k = 0; k < r.size(); ++k) g[k] = scale * (*weight)[k] * Evaluate(term.norm, r[k]).gradient;
+      for (int k = 0; k < r.size(); ++k) g[k] = scale * weight[k] * Evaluate(term.norm, r[k]).gradient;
     } else {
-      g = scale * (*weight)[0] * EvaluateVector(term.norm, r).slope * r;
+      g = scale * weight[0] * EvaluateVector(term.norm, r).slope * r;
     }
-    if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
-    PullResidual(term, knot, g, &scratch, out);
-  }
+    if (term.map) term.map->Jacobian(knot, scratch->z, &scratch->map);
+    PullResidual(term, knot, g, scratch, out);
+  });
 }
 
 // Jᵀ (diag(d) + outer r rᵀ) J d, as ExpandDense
 void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, const KnotGradient& direction,
                                       KnotGradient* out) const {
-  for (int i = 0; i < static_cast<int>(terms_.size()); ++i) {
-    Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(i)]);
-    VectorXd &r = scratch.r, &g = scratch.g;
+  ForEachWeighted(knot, [&](std::size_t i, Scratch* scratch, const VectorXd& weight, double scale) {
     const ResidualTerm& term = terms_[i];
-    const VectorXd* weight;
-    const double scale = Weights(term, knot, &weight);
-    if (scale == 0) continue;
-    Residual(i, knot, &r);
-    if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
-    g = PushResidual(term, knot, direction, &scratch);
+    VectorXd &r = scratch->r, &g = scratch->g;
+    if (term.map) term.map->Jacobian(knot, scratch->z, &scratch->map);
+    g = PushResidual(term, knot, direction, scratch);
     if (term.norm.IsSeparable()) {
-      for (int k = 0; k < r.size(); ++k) g[k] *= scale * (*weight)[k] * Evaluate(term.norm, r[k]).curvature;
+      for (int k = 0; k < r.size(); ++k) g[k] *= scale * weight[k] * Evaluate(term.norm, r[k]).curvature;
     } else {
       const VectorNormValue norm = EvaluateVector(term.norm, r);
       const double along = norm.outer * r.dot(g);
-      g = scale * (*weight)[0] * (norm.slope * g + along * r).eval();
+      g = scale * weight[0] * (norm.slope * g + along * r).eval();
     }
-    PullResidual(term, knot, g, &scratch, out);
-  }
+    PullResidual(term, knot, g, scratch, out);
+  });
 }
 
 }  // namespace costate

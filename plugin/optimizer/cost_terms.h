@@ -71,6 +71,7 @@ struct ResidualTerm {
 
   int measured_size() const { return static_cast<int>(row_slot.size()); }
   int size() const { return map ? map->size() : measured_size(); }
+  bool reads_control() const;
 };
 
 /// How the sum over knots is weighted: running terms by dt, by 1/N or by 1, terminal terms by 1; or both by 1/(N + 1).
@@ -112,6 +113,9 @@ class ResidualCost final : public Cost {
   const std::vector<ResidualTerm>& terms() const { return terms_; }
   CostScale scale() const { return scale_; }
 
+  /// Is any target a motion?
+  bool HasMovingTarget() const;
+
   /// r of one term at a knot (size), whether or not its weight is zero there.
   void Residual(int term, const KnotView& knot, VectorXd* r) const;
 
@@ -143,6 +147,9 @@ class ResidualCost final : public Cost {
   Plan MakePlan(const mjModel* model, const ResidualTerm& term) const;
   double Weights(const ResidualTerm& term, const KnotView& knot, const VectorXd** weight) const;
   double TermValue(int term, const KnotView& knot) const;
+  // visit(term, the thread's memory with r in it, weight, its factor) of each term that counts at the knot
+  template <typename F>
+  void ForEachWeighted(const KnotView& knot, F&& visit) const;
   void ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r, const VectorXd& weight,
                    double scale, CostExpansion* out) const;
   void ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,

@@ -207,7 +207,7 @@ bool TaskLoss::GaussNewton(MatrixXd* H) {
 
 bool FollowsRecording(const Task& task) {
   const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
-  return cost && std::ranges::any_of(cost->terms(), [](const ResidualTerm& t) { return t.target.time.size() > 1; });
+  return cost && cost->HasMovingTarget();
 }
 
 void CheckInputs(const Task& task, const ParameterSet* parameters) {

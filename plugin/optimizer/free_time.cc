@@ -9,6 +9,7 @@
 
 #include "core/extremes.h"
 #include "optimizer/free_start.h"
+#include "optimizer/go_on.h"
 #include "optimizer/merit.h"
 #include "optimizer/solver_checks.h"
 
@@ -161,12 +162,7 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& at_time) {
   ConstrainedOptions constrained = constrained_;
   constrained.multipliers = start.multipliers;
   constrained.force_weight = start.force_weight;
-  const int before = static_cast<int>(iterations_.size());
-  const IterationCallback numbered = [&](const IterationRecord& record) {
-    iterations_.push_back(record);
-    iterations_.back().iteration += before;
-    return !callback_ || callback_(iterations_.back());
-  };
+  const IterationCallback numbered = CountOn(&iterations_, callback_);
   SolveResult result =
       hopping_.rounds > 0
           ? SolveBasinHopping(problem, start.guess, options_, hopping_, numbered, constrained, round_callback_).result

@@ -1,8 +1,10 @@
-// One callback of several solves, one after the other.
+// One callback, one list of records, of several solves one after the other.
 #ifndef COSTATE_OPTIMIZER_GO_ON_H_
 #define COSTATE_OPTIMIZER_GO_ON_H_
 
 #include <costate/solver.h>
+
+#include <vector>
 
 namespace costate {
 
@@ -23,6 +25,15 @@ class GoOn {
   const IterationCallback& callback_;
   bool over_ = false;
 };
+
+/// A callback that keeps records and counts on from those that there are; both arguments must outlive it.
+inline IterationCallback CountOn(std::vector<IterationRecord>* records, const IterationCallback& callback) {
+  return [records, before = static_cast<int>(records->size()), &callback](const IterationRecord& record) {
+    records->push_back(record);
+    records->back().iteration += before;
+    return !callback || callback(records->back());
+  };
+}
 
 }  // namespace costate
 

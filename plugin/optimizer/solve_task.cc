@@ -8,21 +8,13 @@
 
 #include "optimizer/basin_hopping.h"
 #include "optimizer/free_start.h"
+#include "optimizer/go_on.h"
 #include "optimizer/merit.h"
 #include "optimizer/stuck.h"
 #include "optimizer/untouched.h"
 
 namespace costate {
 namespace {
-
-// a callback that keeps records and counts on from those that there are; both must outlive it
-IterationCallback CountOn(std::vector<IterationRecord>* records, const IterationCallback& callback) {
-  return [records, before = static_cast<int>(records->size()), &callback](const IterationRecord& record) {
-    records->push_back(record);
-    records->back().iteration += before;
-    return !callback || callback(records->back());
-  };
-}
 
 // what followed the smoothed way, whose records, message and guess stand before its own
 void PutBehind(const SolveResult& led, std::vector<IterationRecord> records, SolveResult* result) {

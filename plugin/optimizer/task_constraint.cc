@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/extremes.h"
+#include "core/joint.h"
 #include "optimizer/constraint_terms.h"
 #include "optimizer/pose.h"
 #include "optimizer/task_measure.h"
@@ -141,12 +142,6 @@ void ReadWindow(const XmlElement& element, const Task& task, bool of_control, Mo
                 element.Text("when").value_or(""), dt));
 }
 
-bool ReadsControl(const ResidualTerm& term) {
-  return (term.map && term.map->reads_control()) ||
-         std::any_of(term.linear.begin(), term.linear.end(),
-                     [](const LinearEntry& entry) { return entry.scalar.input == Input::kControl; });
-}
-
 // ---- what is bounded ------------------------------------------------------------------------------------------------
 
 void NameComponents(const std::vector<Component>& components, Bounded* bounded) {
@@ -165,7 +160,7 @@ std::vector<int> SelectJoints(const XmlElement& element, const mjModel* model, b
   std::vector<std::string> names;
   for (int j = 0; j < model->njnt; ++j) {
     names.push_back(ElementName(model, mjOBJ_JOINT, j));
-    const bool scalar = model->jnt_type[j] == mjJNT_HINGE || model->jnt_type[j] == mjJNT_SLIDE;
+    const bool scalar = IsScalarJoint(model->jnt_type[j]);
     if (text == "all" && (ranges ? model->jnt_limited[j] != 0 : scalar)) joints.push_back(j);
   }
   if (text == "all") {
@@ -206,7 +201,7 @@ Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::
   for (const Component& component : VectorComponents(model, velocity ? "qvel" : "qpos")) {
     const int joint = model->dof_jntid[component.scalar.column - (velocity ? static_cast<int>(model->nv) : 0)];
     if (std::find(joints.begin(), joints.end(), joint) == joints.end()) continue;
-    const bool scalar = model->jnt_type[joint] == mjJNT_HINGE || model->jnt_type[joint] == mjJNT_SLIDE;
+    const bool scalar = IsScalarJoint(model->jnt_type[joint]);
     if (!velocity && !scalar) continue;  // balls have angles of their own
     chosen.push_back(component);
     lower.push_back(model->jnt_range[2 * joint] + margin);
@@ -329,7 +324,7 @@ void AddSoft(const XmlElement& element, const Bounded& bounded, double weight, c
     const double shortest = task.free_time.longest > 0 ? std::min(dt, task.free_time.shortest / task.N) : dt;
     term.begin = info.first <= 1 ? (info.first - 0.5) * shortest : (info.first - 0.5) * dt;
     term.begin = std::max(0.0, term.begin);
-    term.end = info.last >= task.N - (ReadsControl(term) ? 1 : 0) ? kInf : (info.last + 0.5) * dt;
+    term.end = info.last >= task.N - (term.reads_control() ? 1 : 0) ? kInf : (info.last + 0.5) * dt;
     if (info.first == task.N) term.weight.setZero();
     soft->push_back(std::move(term));
   };
@@ -364,7 +359,7 @@ void AddBounded(const XmlElement& element, Bounded bounded, Task* task, std::vec
   }
   const ResidualCost probe(task->model.get(), {bounded.term}, CostScale::kSum);
   const Moved moved{probe.DependsOnControl(0), probe.DependsOn(0, task->free_start.entries)};
-  ReadWindow(element, *task, ReadsControl(bounded.term), moved, &bounded.info);
+  ReadWindow(element, *task, bounded.term.reads_control(), moved, &bounded.info);
   if (const std::optional<double> weight = element.PositiveNumber("soft"))
     return AddSoft(element, bounded, *weight, *task, soft);
   bounded.term.name = bounded.info.name;
@@ -470,7 +465,7 @@ void MakeMeasured(const ConstraintDraft& draft, const std::string& folder, Task*
 
   // a keyframe for all of qpos at the end is the goal of the motion
   ConstraintInfo window;
-  ReadWindow(element, *task, ReadsControl(bounded.term), {.by_start = true}, &window);
+  ReadWindow(element, *task, bounded.term.reads_control(), {.by_start = true}, &window);
   bounded.term.weight = VectorXd::Ones(n);
   bounded.term.terminal = VectorXd::Constant(n, equality && window.last == task->N ? 1 : 0);
   if (bounded.term.map && element.Has("soft")) {

@@ -295,10 +295,7 @@ void ReadWeights(const XmlElement& element, ResidualTerm* term) {
     term->begin = window->begin;
     term->end = window->end;
   }
-  const bool of_control = (term->map && term->map->reads_control()) ||
-                          std::any_of(term->linear.begin(), term->linear.end(),
-                                      [](const LinearEntry& entry) { return entry.scalar.input == Input::kControl; });
-  if (of_control && !term->terminal.isZero(0)) {
+  if (term->reads_control() && !term->terminal.isZero(0)) {
     element.Fail(
         "ctrl has no value at the end: there are N controls and N + 1 states; leave terminal and when=\"end\" out");
   }

@@ -175,9 +175,7 @@ std::string WhyNot(const Task& task, const ResidualCost* cost) {
   for (const ResidualTerm& term : cost->terms()) {
     if (term.norm.type != NormType::kQuadratic) return fmt::format("the norm of '{}' is not quadratic", term.name);
   }
-  const bool recorded = std::any_of(cost->terms().begin(), cost->terms().end(),
-                                    [](const ResidualTerm& term) { return term.target.time.size() > 1; });
-  return recorded ? "" : "no target is a motion";
+  return cost->HasMovingTarget() ? "" : "no target is a motion";
 }
 
 // of all inputs, from those that are free
