@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "cli/terminal.h"
 #include "core/did_you_mean.h"
 #include "core/joint.h"
+#include "core/lap.h"
 #include "core/number.h"
 #include "optimizer/fit_bounds.h"
 #include "rollout/units.h"
@@ -164,7 +164,7 @@ DescentMethod MethodOf(const std::string& name) {
 int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<LossCheckEntry>& check,
                const DescendArguments& arguments) {
   CatchInterrupts();
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   DescentResult result;
   {
     fmt::print("\n");
@@ -179,7 +179,7 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
       return !Interrupted();
     });
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = SecondsSince(begin);
   FitUncertainty fit;
   fit.why_not = "there is no motion";
   if (result.status != SolveStatus::kDiverged) fit = EstimateUncertainty(task, parameters, result.x0, result.U);

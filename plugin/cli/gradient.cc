@@ -5,10 +5,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -21,6 +19,8 @@
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
 #include "core/convergence.h"
+#include "core/extremes.h"
+#include "core/lap.h"
 #include "core/new_file.h"
 #include "optimizer/loss_check.h"
 
@@ -75,12 +75,11 @@ constexpr int kRepeats = 3;
 constexpr double kLong = 1;  // [s] what takes longer is not repeated
 
 double Fastest(const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  double best = std::numeric_limits<double>::infinity();
+  double best = kInf;
   for (int i = 0; i < kRepeats && (i == 0 || best < kLong); i++) {
     const Clock::time_point start = Clock::now();
     call();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+    best = std::min(best, SecondsSince(start));
   }
   return best;
 }

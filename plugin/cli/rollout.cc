@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "cli/model_facts.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
+#include "core/lap.h"
 #include "optimizer/task_csv.h"
 
 namespace costate::cli {
@@ -214,9 +214,9 @@ int RunRollout(const RolloutOptions& options) {
 
   // simulate
   Record record = TaskRecord(task, "rollout");
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   const RolloutStatus status = Simulate(task, &simulator, &record.trajectory);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = SecondsSince(start);
   const int N = record.trajectory.N();
   if (N < task.N) fmt::print("  interrupted   after {} of {} control intervals, which are kept\n", N, task.N);
   fmt::print("  simulated in  {:.3g} s, {:.3g} times real time\n", seconds, N * simulator.knot_time() / seconds);

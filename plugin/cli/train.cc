@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 #include "core/engine_guard.h"
+#include "core/lap.h"
 #include "core/number.h"
 #include "optimizer/loss_check.h"
 #include "rollout/csv.h"
@@ -167,7 +167,7 @@ int RunTrain(const TrainArguments& arguments) {
       spread ? fmt::format("{} starts", task.policy.starts) : std::string("one start"), task.N,
       task.substeps * task.model->opt.timestep);
   const double dt = task.substeps * task.model->opt.timestep;
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   TrainResult result;
   {
     Progress progress(arguments.iterations);
@@ -183,7 +183,7 @@ int RunTrain(const TrainArguments& arguments) {
       return !Interrupted();
     });
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = SecondsSince(begin);
 
   fmt::print("\n{}: {}\n", ToString(result.status), result.message);
   fmt::print("  mean cost     {:.6g}, before {:.6g}; worst start {:.6g}; {}\n", result.loss, result.initial_loss,

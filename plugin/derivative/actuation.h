@@ -4,10 +4,10 @@
 
 #include <mujoco/mujoco.h>
 
-#include <limits>
 #include <string>
 #include <vector>
 
+#include "core/extremes.h"
 #include "derivative/columns.h"
 #include "derivative/servo.h"
 #include "derivative/spatial_tendon.h"
@@ -34,7 +34,7 @@ struct ActivationStep {
   /// sides.
   bool Moves(double next, bool held) const { return held ? next > lower && next < upper : Inside(next); }
 
-  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  static constexpr double kNoLimit = kInf;
 };
 /// @param state  which of the actuator's activations.
 ActivationStep ActivationStepOf(const mjModel* model, int actuator, int state);

@@ -1,10 +1,10 @@
 #include "derivative/check_levels.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "core/engine_guard.h"
 #include "core/extremes.h"
+#include "core/lap.h"
 #include "derivative/analytic.h"
 
 namespace costate {
@@ -92,9 +92,9 @@ std::vector<LevelResult> CompareLevels(const mjModel* model, const mjData* data,
     LinearizeOptions at = options;
     at.level = level;
     StepDerivative value;
-    const auto start = std::chrono::steady_clock::now();
+    const Clock::time_point start = Clock::now();
     if (LinearizeAt(model, data, at, &value, &result.refused)) {
-      result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      result.seconds = SecondsSince(start);
       Collect(Compare(model, value, reference, {tolerance}), &result, &result.judged, &result.wrong);
     }
     results.push_back(result);

@@ -1,8 +1,8 @@
 // Contacts without a closed form: differences of the engine's narrow phase along the motions that the joints allow.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/extremes.h"
 #include "derivative/chain.h"
 #include "derivative/contact_frame.h"
 #include "derivative/contact_geometry.h"
@@ -251,7 +251,7 @@ bool ContactGeometry::Follower::Move(const Vec6& twist, double h, double within,
   geom2_.Restore();
   for (int k = 0; k < count_; k++) {
     const mjContact& contact = data_->contact[contacts_[k]];
-    double nearest = std::numeric_limits<double>::infinity();
+    double nearest = kInf;
     const auto take = [&](const mjPreContact& other) {
       const double distance =
           (Vec3Map(other.pos) - Vec3Map(contact.pos)).norm() + size_ * (Vec3Map(other.normal) - frames_[k].n).norm();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/convergence.h"
 #include "core/extremes.h"
@@ -277,7 +276,7 @@ double Equilibrium::Polish(const mjModel* m, mjData* d) {
     Residual(m, d);
     Assemble(m, d);
     Factor(m);
-    if (IsSingular()) return std::numeric_limits<double>::infinity();
+    if (IsSingular()) return kInf;
     if (symmetric_) llt_.solveInPlace(r_);  // takes no memory
     else lu_.Solve(r_.data());
     const double step = Largest(r_) / (1 + Largest(a_));

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
+
+#include "core/extremes.h"
 
 namespace costate {
 namespace {
@@ -23,7 +24,7 @@ double Size(const VectorXd& x) {
 template <typename Value>
 struct Candidate {
   Value value{};
-  double error = std::numeric_limits<double>::infinity();
+  double error = kInf;
 };
 
 // How much further from `value` some quotient of a smaller size is than all up to size k: they tend to the derivative,
@@ -82,7 +83,7 @@ double BendErrorOf(const Quotients& quotients, int n, const Value& line, double 
 }  // namespace
 
 Extrapolation Extrapolate(const double* quotients, int n, bool centered, double noise) {
-  if (n < 2) return {n == 1 ? quotients[0] : 0, std::numeric_limits<double>::infinity()};
+  if (n < 2) return {n == 1 ? quotients[0] : 0, kInf};
 
   // an output that no nudge moves by a single bit does not depend on the input, as far as its digits tell
   if (std::all_of(quotients, quotients + n, [](double quotient) { return quotient == 0; })) return {0, noise};

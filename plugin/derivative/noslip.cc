@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/extremes.h"
 #include "derivative/armature.h"
 #include "derivative/plant.h"
 
@@ -77,7 +77,7 @@ void NoslipPass::Sweeps(const mjModel* m, const mjData* d, F after) {
   force_.resize(moving);
   for (int i = 0; i < moving; i++) force_[i] = start_[rows_.efc(i)];
   delta_.setZero(moving);
-  end_distance_ = std::numeric_limits<double>::infinity();
+  end_distance_ = kInf;
   const bool islands = !(m->opt.disableflags & mjDSBL_ISLAND) && m->ntree > 1 && d->nisland > 0;
   const double tolerance = m->opt.noslip_tolerance;
   NoslipUpdate update;

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <vector>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "core/warnings.h"
 #include "derivative/chain.h"
 #include "derivative/check_point.h"
@@ -167,9 +167,7 @@ void ReferenceDifferences::LeaveSearches(int col, ReferenceDerivative* out) cons
   for (const auto& [sensor, common] : searches_) {
     for (int dof = common; dof >= 0; dof = model_->dof_parentid[dof]) {
       if (dof != col) continue;
-      out->C_error.col(col)
-          .segment(model_->sensor_adr[sensor], model_->sensor_dim[sensor])
-          .setConstant(std::numeric_limits<double>::infinity());
+      out->C_error.col(col).segment(model_->sensor_adr[sensor], model_->sensor_dim[sensor]).setConstant(kInf);
     }
   }
 }
@@ -214,7 +212,7 @@ void ReferenceDifferences::Fill(ReferenceDerivative* result) {
   const int columns = dims_.ndx + dims_.nu;
   auto shape = [](MatrixXd* matrix, MatrixXd* error, int rows, int cols) {
     *matrix = MatrixXd::Zero(rows, cols);
-    *error = MatrixXd::Constant(rows, cols, std::numeric_limits<double>::infinity());
+    *error = MatrixXd::Constant(rows, cols, kInf);
   };
   shape(&out.value.A, &out.A_error, dims_.ndx, dims_.ndx);
   shape(&out.value.B, &out.B_error, dims_.ndx, dims_.nu);

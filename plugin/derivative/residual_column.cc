@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/actuator_range.h"
+#include "core/extremes.h"
 #include "derivative/actuation.h"
 #include "derivative/extrapolate.h"
 #include "derivative/passive.h"
@@ -173,7 +174,7 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
   for (const bool clamped : {true, false}) {  // a range narrower than every nudge is none
     for (Quotients& side : quotients_) side.count = 0;
     largest_ = center.cwiseAbs();
-    double error = std::numeric_limits<double>::infinity();
+    double error = kInf;
     first_ = ladder.first * scale;
     for (int k = 0; k < ladder.last; k++) {
       const double h = std::ldexp(first_, -k);
@@ -187,7 +188,7 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
       if (down) largest_ = largest_.cwiseMax(below.cwiseAbs());
       if (up) largest_ = largest_.cwiseMax(above.cwiseAbs());
       // beyond `most` a corner that was passed shows at once, in kinematics to all digits; all else is noise
-      double bound = std::numeric_limits<double>::infinity();
+      double bound = kInf;
       if (k >= ladder.most) bound = smooth_ ? std::min(kCorner * error, kUnsure) : kCorner * error;
       bool enough = false;
       double now = bound;
@@ -243,7 +244,7 @@ double ResidualDifference::Rounding(const Quotients& q, Eigen::Index begin, int 
 void ResidualDifference::Ascend(const std::function<bool(int, double)>& at, Eigen::Ref<VectorXd> out) {
   Quotients& both = quotients_[kBoth];
   noise_.swap(shown_);  // what is apart by rounding is judged by all of it
-  double error = ExtrapolateSide(kBoth, std::numeric_limits<double>::infinity(), out);
+  double error = ExtrapolateSide(kBoth, kInf, out);
   for (int k = 0; k < kLonger; k++) {
     const double h = 2 * both.first;
     if (!at(-1, h) || !at(1, h)) break;

@@ -1,9 +1,9 @@
 // Level 3 of everything but A, B, C, D: applied forces, accelerations, inverse dynamics.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "core/extremes.h"
 #include "core/warnings.h"
 #include "derivative/step_difference.h"
 
@@ -206,7 +206,7 @@ bool StepDifference::LinearizeInverse(const mjModel* model, mjData* data, ConstV
     for (int i = 0; i < nv; ++i) {
       const double value = block == 0 ? 0 : block == 1 ? data->qvel[i] : qacc[i];
       const double longest = block == 0 ? kInversePositionEps : kInverseEps * std::max(1.0, std::abs(value));
-      double least = std::numeric_limits<double>::infinity();
+      double least = kInf;
       for (int k = 0; k < kInverseSizes && least > kInverseAgrees; ++k) {
         const double h = longest * std::pow(0.1, k);
         bool here = true;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/augmented_cost.h"
 #include "optimizer/checked_constraint.h"
 #include "optimizer/control_limits.h"
@@ -148,7 +149,7 @@ class Constrained {
   bool user_stop_ = false, enough_ = false;
   VectorXd residuals_, before_;  // of AugmentedCost, now and at the update before
   SolveState state_;             // of the last inner solve
-  double least_ = std::numeric_limits<double>::infinity();
+  double least_ = kInf;
   int no_progress_ = 0;
   int idle_ = 0;  // inner solves in a row that found no step
   bool has_best_ = false;
@@ -222,7 +223,7 @@ void Constrained::Start(ConstMatrixRef U) {
   Simulator simulator(problem_.model, problem_.context, problem_.substeps, 1);
   Trajectory guess;
   const bool ok = simulator.Rollout(FirstStart(problem_), WithinLimits(problem_, U), &guess).ok();
-  const double cost = ok ? TotalCost(cost_, guess, dt_) : std::numeric_limits<double>::quiet_NaN();
+  const double cost = ok ? TotalCost(cost_, guess, dt_) : kNan;
   if (ok) initial_cost_ = cost;
   if (ok && c_.keep_guess) KeepGuess(guess, cost);
   if (ok && options_.cost_unit == 0) {

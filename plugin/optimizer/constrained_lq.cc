@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/extremes.h"
 #include "optimizer/step_search.h"
 
 namespace costate {
@@ -32,7 +32,7 @@ ConstrainedLq::ConstrainedLq(const mjModel* model, const Cost& cost, const Const
   dX_.setZero(dims.ndx, N + 1);
   dU_.setZero(dims.nu, N);
   scaled_.assign(static_cast<std::size_t>(constraints.size()), 0);
-  largest_multiplier_ = VectorXd::Constant(constraints.size(), std::numeric_limits<double>::infinity());
+  largest_multiplier_ = VectorXd::Constant(constraints.size(), kInf);
   residual_ = VectorXd::Zero(constraints.size());
 }
 
@@ -377,7 +377,7 @@ bool ConstrainedLq::Refine(LqProblem* lq, double regularization, bool from_predi
     bool changed = Activate();
     if (from_prediction) changed |= bounds_changed_;
     residual = Residual();
-    if (!(residual < std::numeric_limits<double>::infinity())) return false;
+    if (!(residual < kInf)) return false;
     if (!changed && residual <= tolerance_) break;
     if (round == kMostRounds) break;
     if (changed && round % kSetRounds != 0) continue;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "core/extremes.h"
 
 namespace costate {
 namespace {
@@ -19,8 +20,8 @@ ControlBarrier::ControlBarrier(ConstVectorRef lower, ConstVectorRef upper, int N
     : lower_(lower), upper_(upper), N_(N) {
   for (Eigen::Index i = 0; i < lower.size(); ++i) {
     if (lower[i] == upper[i]) {  // nothing to choose
-      lower_[i] = -std::numeric_limits<double>::infinity();
-      upper_[i] = std::numeric_limits<double>::infinity();
+      lower_[i] = -kInf;
+      upper_[i] = kInf;
     }
     bounds_ += N * (std::isfinite(lower_[i]) + std::isfinite(upper_[i]));
   }
@@ -54,7 +55,7 @@ MatrixXd ControlBarrier::Inside(ConstMatrixRef U) const {
 }
 
 double ControlBarrier::Distance(ConstMatrixRef U) const {
-  double least = std::numeric_limits<double>::infinity();
+  double least = kInf;
   ForEach(U, [&](double, double distance, double, double, int, int) { least = std::min(least, distance); });
   return least;
 }

@@ -6,11 +6,11 @@
 
 #include <array>
 #include <cstddef>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/extremes.h"
 #include "optimizer/norm.h"
 #include "optimizer/residual_map.h"
 
@@ -67,7 +67,7 @@ struct ResidualTerm {
   VectorXd weight, terminal;  ///< one a row; equal entries when the norm is not separable; terminal is zero when
                               ///< controls are measured, which the last knot has not
   double begin = 0;           ///< [s] the running weight counts in begin ≤ t dt < end
-  double end = std::numeric_limits<double>::infinity();
+  double end = kInf;
 
   int measured_size() const { return static_cast<int>(row_slot.size()); }
   int size() const { return map ? map->size() : measured_size(); }

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <map>
 #include <utility>
 
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "optimizer/go_on.h"
 #include "optimizer/via_cost.h"
 
@@ -39,7 +39,7 @@ bool MayHinder(const mjModel* m, int geom) {
 // fixed geoms in contact, and of each the geom that is deepest in it
 struct Hit {
   int geom = -1;
-  double distance = std::numeric_limits<double>::infinity();
+  double distance = kInf;
 };
 std::map<int, Hit> Hits(const mjModel* m, const Problem& problem, ConstVectorRef x, mjData* d) {
   SetContext(m, d, problem.context);
@@ -126,7 +126,7 @@ std::vector<Side> FindSides(const Problem& problem, const Block& block, const Tr
   const Vec3 along = place(block.knots.back().first + 1) - place(block.knots.front().first - 1);
   PutThere(m, motion.X.col(t), d);
   JacobianRows J(3, m->nv);
-  mj_jac(m, d, J.data(), nullptr, d->geom_xpos + 3 * geom, m->geom_bodyid[geom]);
+  mj_jacGeom(m, d, J.data(), nullptr, geom);
   std::vector<Side> sides;
   for (int i = 0; i < 6; ++i) {
     const mjtNum* R = d->geom_xmat + 9 * block.obstacle;

@@ -5,11 +5,11 @@
 
 #include <costate/fddp.h>
 
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/extremes.h"
 #include "optimizer/control_barrier.h"
 #include "optimizer/filter.h"
 #include "optimizer/line_search.h"
@@ -21,7 +21,7 @@ namespace costate {
 struct FddpIterate {
   Trajectory trajectory;
   MatrixXd gaps;
-  double cost = std::numeric_limits<double>::infinity();
+  double cost = kInf;
   double Gaps() const { return gaps.cwiseAbs().sum(); }
 };
 
@@ -113,10 +113,10 @@ class Fddp {
 
   Direction direction_;
   MatrixXd dx_, du_;
-  double shift_ = 0, last_shift_ = 0, floor_ = 0;                          // in units of the cost
-  double alpha_ = 0, expected_ = std::numeric_limits<double>::infinity();  // of the last step
-  int slow_ = 0;                                                           // iterations that together …
-  double gained_ = 0;  // … took no more than this off the objective
+  double shift_ = 0, last_shift_ = 0, floor_ = 0;  // in units of the cost
+  double alpha_ = 0, expected_ = kInf;             // of the last step
+  int slow_ = 0;                                   // iterations that together …
+  double gained_ = 0;                              // … took no more than this off the objective
   Policy policy_;
   MatrixXd lower_, upper_;
   std::vector<Trajectory> candidates_;  // one a thread

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "core/extremes.h"
+#include "core/lap.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
 #include "optimizer/free_start.h"
-#include "optimizer/lap.h"
 #include "optimizer/take_knot.h"
 
 namespace costate {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/lap.h"
 #include "optimizer/fddp.h"
-#include "optimizer/lap.h"
 #include "optimizer/take_knot.h"
 
 namespace costate {

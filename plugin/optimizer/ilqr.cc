@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <utility>
 
 #include "core/check.h"
+#include "core/extremes.h"
+#include "core/lap.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/expander.h"
 #include "optimizer/free_start.h"
 #include "optimizer/ilqr_checks.h"
-#include "optimizer/lap.h"
 #include "optimizer/regularization.h"
 #include "optimizer/saddle.h"
 #include "optimizer/scaled_guess.h"
@@ -154,7 +154,7 @@ void IlqrSolver::Impl::Begin() {
   result_.guess_scale = 1;
   result_.policy.K.resize(problem_.N);
   flat_ = level_ = slow_ = saddles_ = 0;
-  seen_ = std::numeric_limits<double>::infinity();
+  seen_ = kInf;
   expanded_ = in_vain_ = ended_ = stopped_ = holds_limits_ = false;
 }
 

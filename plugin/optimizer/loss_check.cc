@@ -7,6 +7,8 @@
 #include <iterator>
 #include <numeric>
 
+#include "core/extremes.h"
+
 namespace costate {
 namespace {
 
@@ -30,7 +32,7 @@ std::vector<Eigen::Index> Choose(const VectorXd& values, int count) {
 double SlopeOver(const std::function<double(double)>& loss, double h, const SlopeRoom& room) {
   if (room.below >= h && room.above >= h) return (loss(h) - loss(-h)) / (2 * h);
   const double side = room.above >= room.below ? h : -h;
-  if (2 * h > std::max(room.below, room.above)) return std::numeric_limits<double>::quiet_NaN();
+  if (2 * h > std::max(room.below, room.above)) return kNan;
   return (4 * loss(side) - loss(2 * side) - 3 * loss(0)) / (2 * side);
 }
 
@@ -58,7 +60,7 @@ double Rise(const VectorXd& costate) {
 }
 
 double LossOf(const Task& task, Simulator* simulator, const VectorXd& x0, const MatrixXd& U, Trajectory* motion) {
-  if (!simulator->Rollout(x0, U, motion).ok()) return std::numeric_limits<double>::quiet_NaN();
+  if (!simulator->Rollout(x0, U, motion).ok()) return kNan;
   return TotalCost(*task.cost, *motion, simulator->knot_time());
 }
 
@@ -79,7 +81,7 @@ void CheckParameters(const Task& task, const ParameterSet& parameters, const Rol
       try {
         moved.Set(values + h * VectorXd::Unit(values.size(), k));
       } catch (const Error&) {
-        return std::numeric_limits<double>::quiet_NaN();
+        return kNan;
       }
       Simulator simulator(moved.model(), task.context, task.substeps, 1);
       return LossOf(task, &simulator, task.x0, task.U_guess, &motion);
@@ -103,7 +105,7 @@ void BestDifference(const std::function<double(double)>& loss, double scale, dou
   constexpr int kCount = std::size(kCheckSteps);
   double slope[kCount], best = 0;
   for (int k = 0; k < kCount; k++) slope[k] = SlopeOver(loss, kCheckSteps[k] * scale, room);
-  entry->error_bar = std::numeric_limits<double>::infinity();
+  entry->error_bar = kInf;
   for (int k = 1; k < kCount - 1; k++) {
     const double larger = std::abs(slope[k] - slope[k - 1]), smaller = std::abs(slope[k] - slope[k + 1]);
     if (!(larger < entry->error_bar && smaller < entry->error_bar)) continue;

@@ -6,9 +6,10 @@
 #include <costate/task.h>
 
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
+
+#include "core/extremes.h"
 
 namespace costate {
 
@@ -27,7 +28,7 @@ bool IsWithinError(double off, double error_bar, double largest);
 
 /// How far an input may go from where it is.
 struct SlopeRoom {
-  double below = std::numeric_limits<double>::infinity(), above = below;
+  double below = kInf, above = below;
 };
 
 /// The slope of loss(h) at h = 0 by centred differences over six steps, 1e-2 to 1e-7 times scale: the one with which

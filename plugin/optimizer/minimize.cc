@@ -9,7 +9,7 @@
 #include <deque>
 #include <utility>
 
-#include "optimizer/lap.h"
+#include "core/lap.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/extremes.h"
+#include "core/lap.h"
 #include "optimizer/checked_constraint.h"
-#include "optimizer/lap.h"
 #include "optimizer/mpc_run.h"
 #include "optimizer/solver_checks.h"
 
@@ -166,7 +166,7 @@ void RunLockStep(MpcRun* run) {
   const int every = mpc.rate > 0 ? std::max(1, run->Intervals(1 / mpc.rate)) : 1;
   const int delay = run->Intervals(std::max(mpc.delay, 0.0));
   const int latency = run->simulation.latency < 0 ? delay : run->Intervals(run->simulation.latency);
-  const double budget = mpc.budget > 0 ? mpc.budget : std::numeric_limits<double>::infinity();
+  const double budget = mpc.budget > 0 ? mpc.budget : kInf;
 
   // one plan at a time: the next one waits for the last
   const double periods = std::max(1.0, std::ceil(static_cast<double>(latency) / every));

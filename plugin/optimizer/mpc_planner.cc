@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/extremes.h"
-#include "optimizer/lap.h"
+#include "core/lap.h"
 
 namespace costate {
 namespace {

@@ -4,11 +4,11 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <limits>
 #include <mutex>
 #include <thread>
 
-#include "optimizer/lap.h"
+#include "core/extremes.h"
+#include "core/lap.h"
 #include "optimizer/mpc_run.h"
 
 namespace costate {
@@ -74,7 +74,7 @@ class PlannerThread {
   double Budget(double delay) const {
     if (mpc_.budget > 0) return mpc_.budget;
     if (mpc_.delay >= 0) return std::max(delay, h_);
-    return mpc_.rate > 0 ? 1 / mpc_.rate : std::numeric_limits<double>::infinity();
+    return mpc_.rate > 0 ? 1 / mpc_.rate : kInf;
   }
 
   void Work() {

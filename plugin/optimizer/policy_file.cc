@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/extremes.h"
 #include "rollout/record_format.h"
 
 namespace costate {
@@ -118,7 +118,7 @@ NetworkPolicy PolicyReader::Read() {
     const std::size_t N = controls.at(0).at("reference").size();
     MatrixXd U(nu, static_cast<Eigen::Index>(N));
     VectorXd lower(nu), upper(nu);
-    constexpr double kNoBound = std::numeric_limits<double>::infinity();
+    constexpr double kNoBound = kInf;
     for (Eigen::Index i = 0; i < nu; i++) {
       const PolicyJson& control = controls[static_cast<std::size_t>(i)];
       lower[i] = control.at("lower").is_null() ? -kNoBound : control.at("lower").get<double>();

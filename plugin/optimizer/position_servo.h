@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
+#include "core/extremes.h"
 #include "core/joint.h"
 
 namespace costate {
@@ -40,7 +40,7 @@ inline std::vector<PositionServo> PositionServos(const mjModel* m) {
     const double gain = m->actuator_gainprm[mjNGAIN * i], gear = m->actuator_gear[6 * m->actuator_outadr[i]];
     const mjtNum* bias = m->actuator_biasprm + mjNBIAS * i;
     if (gain == 0 || !(bias[1] < 0) || gear == 0) continue;
-    double range = std::numeric_limits<double>::infinity();
+    double range = kInf;
     if (m->actuator_forcelimited[i]) range = m->actuator_forcerange[2 * i + 1] - m->actuator_forcerange[2 * i];
     if (m->jnt_actfrclimited[joint])
       range = std::min(range, (m->jnt_actfrcrange[2 * joint + 1] - m->jnt_actfrcrange[2 * joint]) / std::abs(gear));

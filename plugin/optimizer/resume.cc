@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/free_start.h"
 #include "rollout/record_format.h"
 
@@ -202,7 +202,7 @@ FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task
     // what is infinite is null there
     const auto number = [&](const char* name) {
       const ResumeJson& value = trial.at(name);
-      return value.is_null() ? std::numeric_limits<double>::infinity() : value.get<double>();
+      return value.is_null() ? kInf : value.get<double>();
     };
     times.trials.push_back({trial.at("time"), number("cost"), number("violation"),
                             static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <utility>
 
+#include "core/extremes.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/line_search.h"
 
@@ -54,7 +54,7 @@ void Saddle::Hold(const Trajectory& motion, const LqProblem& lq) {
         motion.U.col(t).array() > problem_.u_lower.array() && motion.U.col(t).array() < problem_.u_upper.array();
     LqKnot& knot = model_.knots[static_cast<std::size_t>(t)];
     knot.lx.setZero();
-    knot.du_upper = within.select(VectorXd::Constant(nu, std::numeric_limits<double>::infinity()), VectorXd::Zero(nu));
+    knot.du_upper = within.select(VectorXd::Constant(nu, kInf), VectorXd::Zero(nu));
     knot.du_lower = -knot.du_upper;
   }
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "core/actuator_range.h"
@@ -158,8 +157,7 @@ void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
 }
 
 void RefuseTimeLimit(const IlqrOptions& o, const OptionCheck& need) {
-  need(o.seconds == std::numeric_limits<double>::infinity(), "seconds", o.seconds,
-       "infinite: iLQR alone keeps a time limit");
+  need(o.seconds == kInf, "seconds", o.seconds, "infinite: iLQR alone keeps a time limit");
 }
 
 }  // namespace costate

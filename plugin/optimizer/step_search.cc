@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "optimizer/lap.h"
+#include "core/lap.h"
 #include "optimizer/take_knot.h"
 
 namespace costate {

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "core/joint.h"
 #include "optimizer/control_noise.h"
 
@@ -145,7 +145,7 @@ class Planner {
   // by a step towards z from the nearest there is; did it grow?
   bool Grow(const VectorXd& z, Tree* tree) {
     std::size_t nearest = 0;
-    double least = std::numeric_limits<double>::infinity();
+    double least = kInf;
     for (std::size_t i = 0; i < tree->z.size(); ++i) {
       const double distance = (tree->z[i] - z).squaredNorm();
       if (distance < least) {

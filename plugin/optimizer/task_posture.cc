@@ -7,9 +7,10 @@
 #include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/extremes.h"
 #include "core/joint.h"
+#include "optimizer/added_cost.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/position_servo.h"
 
@@ -39,7 +40,6 @@ class PostureSearch {
     int qpos, dof;
     double size, lower, upper;
   };
-  void Kinematics(const VectorXd& q);
   void Residual();
   using Slopes = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;  // as mj_jac has them
   struct Measured {
@@ -67,7 +67,7 @@ class PostureSearch {
   MatrixXd J_;  // of r by the joints in their sizes
   bool known_ = true;
   VectorXd nearest_q_;
-  double nearest_ = std::numeric_limits<double>::infinity();  // |r| there
+  double nearest_ = kInf;  // |r| there
 };
 
 // the joints that actuators move directly, as all joints between them and the world
@@ -94,7 +94,7 @@ PostureSearch::PostureSearch(const mjModel* model, ConstVectorRef x, const std::
     : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(x) {
   for (int id : JointsThatGo(m_, joints)) {
     const int q = m_->jnt_qposadr[id], dof = m_->jnt_dofadr[id];
-    Joint joint{q, dof, sizes[dof], -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    Joint joint{q, dof, sizes[dof], -kInf, kInf};
     if (m_->jnt_limited[id]) {
       const double lower = m_->jnt_range[2 * id], upper = m_->jnt_range[2 * id + 1];
       joint.lower = std::min(lower + kOffLimits * (upper - lower), state_[q]);
@@ -102,12 +102,6 @@ PostureSearch::PostureSearch(const mjModel* model, ConstVectorRef x, const std::
     }
     joints_.push_back(joint);
   }
-}
-
-void PostureSearch::Kinematics(const VectorXd& q) {
-  Eigen::Map<VectorXd>(data_->qpos, m_->nq) = q;
-  mj_kinematics(m_, data_.get());
-  mj_comPos(m_, data_.get());
 }
 
 // r and J of one goal's components, behind those that there are
@@ -213,7 +207,7 @@ bool PostureSearch::Step(VectorXd* q) const {
 
 bool PostureSearch::Solve(VectorXd* q) {
   for (int step = 0; step < kMostSteps; ++step) {
-    Kinematics(*q);
+    PutThere(m_, *q, data_.get());
     Residual();
     if (!known_ || !r_.allFinite()) return false;
     if (r_.norm() < nearest_) {
@@ -280,9 +274,9 @@ VectorXd PostureSearch::Run() {
 }
 
 double PostureSearch::Miss() {
-  Kinematics(state_.head(m_->nq));
+  PutThere(m_, state_.head(m_->nq), data_.get());
   Residual();
-  return known_ && r_.allFinite() ? r_.cwiseAbs().maxCoeff() : std::numeric_limits<double>::infinity();
+  return known_ && r_.allFinite() ? r_.cwiseAbs().maxCoeff() : kInf;
 }
 
 // do these joints alone move the parts?
@@ -306,7 +300,7 @@ std::vector<double> PostureSearch::Nearest() {
     reached = Solve(&q);
   }
   if (nearest_q_.size() == 0) return {};
-  Kinematics(nearest_q_);
+  PutThere(m_, nearest_q_, data_.get());
   std::vector<double> misses;
   for (const PartGoal& goal : goals_) {
     r_.resize(0);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/extremes.h"
 #include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/control_limits.h"
@@ -19,8 +19,7 @@ namespace costate {
 namespace {
 
 constexpr int kMaxKnots = 1000000;  // beyond it a trajectory does not fit into memory
-constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-constexpr double kDivides = 1e-6;  // relative: a horizon this near to a whole number of knots is one
+constexpr double kDivides = 1e-6;   // relative: a horizon this near to a whole number of knots is one
 
 // one part of a state given in numbers
 void SetPart(const XmlElement& element, const char* attribute, int offset, int size, const mjModel* model,
@@ -255,8 +254,8 @@ VectorXd FreeBounds(const XmlElement& element, const char* attribute, const mjMo
 // a start that is outside need not come in
 void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd* upper) {
   const Dims dims(m);
-  *lower = VectorXd::Constant(dims.ndx, -kUnlimited);
-  *upper = VectorXd::Constant(dims.ndx, kUnlimited);
+  *lower = VectorXd::Constant(dims.ndx, -kInf);
+  *upper = VectorXd::Constant(dims.ndx, kInf);
   const auto keep = [&](Eigen::Index entry, double value, const mjtNum* range) {
     (*lower)[entry] = std::min(0.0, range[0] - value);
     (*upper)[entry] = std::max(0.0, range[1] - value);

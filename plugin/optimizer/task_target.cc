@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/actuator_range.h"
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/task_csv.h"
@@ -119,7 +119,7 @@ constexpr double kGivesWay = 0.01, kRecordedBeyond = 1;
 
 // the values that a number can have
 struct Extent {
-  double lower = -std::numeric_limits<double>::infinity(), upper = std::numeric_limits<double>::infinity();
+  double lower = -kInf, upper = kInf;
   std::string what;  // "the range of joint 'knee'"
   std::string unit;  // behind the numbers, with a blank before it
   int axis = -1;     // of a component of a direction: its sensor

@@ -158,10 +158,10 @@ void TouchCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
   PutThere(m, knot.x, d);
   JacobianRows J = JacobianRows::Zero(3, nv), part(3, nv);
   for (const int geom : touch_.hand) {
-    mj_jac(m, d, part.data(), nullptr, d->geom_xpos + 3 * geom, m->geom_bodyid[geom]);
+    mj_jacGeom(m, d, part.data(), nullptr, geom);
     J += part / static_cast<double>(touch_.hand.size());
   }
-  mj_jac(m, d, part.data(), nullptr, d->geom_xpos + 3 * touch_.object, body);
+  mj_jacGeom(m, d, part.data(), nullptr, touch_.object);
   J -= part;
   AddSquare(knot.dt * reach_, Reach(d), J, out);
   if (squeeze_ == 0) return;
@@ -200,7 +200,7 @@ std::vector<TouchPlan> PlanTouches(const Problem& problem, const Trajectory& mot
       plans.push_back({touch, {above, here}, kSqueeze, kKeep});
     }
     JacobianRows J(3, m->nv);
-    mj_jac(m, d, J.data(), nullptr, d->geom_xpos + 3 * touch.object, m->geom_bodyid[touch.object]);
+    mj_jacGeom(m, d, J.data(), nullptr, touch.object);
     const Vec3 slope = J * untouched.slope.head(m->nv);
     touch.hand.resize(1);
     if (!slope.isZero(0)) plans.push_back({touch, {kBehind * size * slope.normalized()}, kPush, 0});

@@ -32,7 +32,7 @@ void ViaCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, C
   JacobianRows J(3, model_->nv);
   for (auto it = begin; it != end; ++it) {
     const Via& via = it->second;
-    mj_jac(model_, d, J.data(), nullptr, d->geom_xpos + 3 * via.geom, model_->geom_bodyid[via.geom]);
+    mj_jacGeom(model_, d, J.data(), nullptr, via.geom);
     AddSquare(knot.dt * via.weight, Miss(d, via), J, out);
   }
 }

@@ -343,14 +343,12 @@ std::string Note(const mjModel* m, const Field& field, int id) {
     if (joint >= 0 && m->jnt_type[joint] == mjJNT_FREE) return "no effect: a free joint's pose is in qpos";
     if (m->body_mocapid[id] >= 0) return "no effect: a mocap body's pose is in mjData";
   }
-  if (std::string(field.kind) == "joint" &&
-      (Is(field, "joint", "range") || Is(field, "joint", "solreflimit") || Is(field, "joint", "solimplimit") ||
+  if ((Is(field, "joint", "range") || Is(field, "joint", "solreflimit") || Is(field, "joint", "solimplimit") ||
        Is(field, "joint", "margin")) &&
       !m->jnt_limited[id]) {
     return "no effect: the joint has no limits";
   }
-  if (std::string(field.kind) == "tendon" &&
-      (Is(field, "tendon", "range") || Is(field, "tendon", "solreflimit") || Is(field, "tendon", "solimplimit") ||
+  if ((Is(field, "tendon", "range") || Is(field, "tendon", "solreflimit") || Is(field, "tendon", "solimplimit") ||
        Is(field, "tendon", "margin")) &&
       !m->tendon_limited[id]) {
     return "no effect: the tendon has no limits";

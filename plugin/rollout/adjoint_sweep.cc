@@ -1,8 +1,8 @@
 // The motion there, and there again: binomial checkpoints of (x, moving context).
 #include <algorithm>
-#include <limits>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "derivative/delayed.h"
 #include "rollout/adjoint_sweep.h"
 #include "rollout/check_trajectory.h"
@@ -50,7 +50,7 @@ AdjointSetting::AdjointSetting(const mjModel* model_, ConstVectorRef context_, i
 bool AdjointSweep::Fail(StepStatus status, int knot) {
   out->status.status = status;
   out->status.knot = knot;
-  out->loss = std::numeric_limits<double>::infinity();
+  out->loss = kInf;
   return false;
 }
 

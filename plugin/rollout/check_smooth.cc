@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "core/extremes.h"
 
 namespace costate {
 namespace {
@@ -74,7 +75,7 @@ std::vector<SmoothBias> CompareSmooth(const mjModel* model, const mjData* data, 
     Eigen::Index i = 0, j = 0;
     bias.largest = (A - B).cwiseAbs().maxCoeff(&i, &j);
     bias.mean = (A - B).norm() / root;
-    bias.averaged = bias.deviation = std::numeric_limits<double>::quiet_NaN();
+    bias.averaged = bias.deviation = kNan;
     if (mean && averages) {
       bias.averaged = (A - part(matrix == "A" ? mean->A : mean->B)).norm() / root;
       bias.deviation = mean->deviation / root;

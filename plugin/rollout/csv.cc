@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <string_view>
 
+#include "core/extremes.h"
 #include "core/number.h"
 
 namespace costate {
@@ -28,7 +28,7 @@ namespace {
 }
 
 double ParseCell(const std::string& name, int line, std::string_view cell) {
-  if (cell.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (cell.empty()) return kNan;
   double value = 0;
   // a number too small for a double is read as the nearest one by nobody: the writer never makes it
   if (LeadingNumber(cell, &value) != cell.size()) {

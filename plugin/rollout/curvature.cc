@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <utility>
 
+#include "core/extremes.h"
 #include "rollout/check_trajectory.h"
 #include "rollout/direction.h"
 #include "rollout/knot_products.h"
@@ -346,7 +346,7 @@ bool Curvature::Impl::BendParameters(const RolloutDirection& d, CurvatureProduct
                  std::back_inserter(left_out));
   out->left_out = std::move(left_out);
   out->theta_step = std::ldexp(h, 2 - count);
-  out->theta_error = corners.empty() ? LargestError(apart, limit, h / 2) : std::numeric_limits<double>::infinity();
+  out->theta_error = corners.empty() ? LargestError(apart, limit, h / 2) : kInf;
   bent += limit.topRows(bent.rows());
   bent_theta += limit.bottomRows(bent_theta.rows());
   return true;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <costate/state.h>
 
@@ -144,7 +143,7 @@ bool CoarseBend(const StepBend& b, KnotProducts* products, double largest, Into 
       return false;
     }
     into.Read(D.col(k));
-    change[k] = k > 0 ? Change(D, k, n) : std::numeric_limits<double>::infinity();
+    change[k] = k > 0 ? Change(D, k, n) : kInf;
     sides->one_sided = one_sided[k];
     if (k > 0 && one_sided[k] == one_sided[k - 1] && (best < 0 || change[k] < change[best])) best = k;
     if (both(k) && change[k] < kAgrees) return take(D.col(k - 1));

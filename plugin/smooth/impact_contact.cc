@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "derivative/extrapolate.h"
 #include "derivative/onset.h"
 
@@ -57,7 +58,7 @@ void ImpactContacts::MakeExact(double distance, EventContact* contact) {
     double distance;
   };
   // where the engine clips flat parts its distance can be off: then the supports alone judge, which are global at touch
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kUnknown = kNan;
   for (const Guess& guess : {Guess{contact, distance}, Guess{contact, kUnknown},
                              Guess{tracked == tracked_.end() ? nullptr : &*tracked, kUnknown}}) {
     if (!guess.contact) break;
@@ -122,7 +123,7 @@ double ImpactContacts::Distance(ConstVectorRef x, const EventContact& pair) {
 // the contact of the same pair at x whose point is nearest; how far that is
 double ImpactContacts::Nearest(ConstVectorRef x, const EventContact& contact, EventContact* out) {
   Find(x, &found_);
-  double nearest = std::numeric_limits<double>::infinity();
+  double nearest = kInf;
   for (const EventContact& other : found_) {
     if (!other.SamePair(contact)) continue;
     const double distance = (Vec3Map(other.position) - Vec3Map(contact.position)).norm();
@@ -174,7 +175,7 @@ MatrixXd ImpactContacts::ResetDerivative(ConstVectorRef x, const EventContact& c
         const VectorXd moved = Retract(model_.get(), x, nudge);
         EventContact there;
         if (!std::isfinite(Nearest(moved, contact, &there))) {
-          *error = std::numeric_limits<double>::infinity();
+          *error = kInf;
           return D;
         }
         side[sign].resize(nv + 1);

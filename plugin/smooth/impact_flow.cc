@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
+
+#include "core/extremes.h"
 
 namespace costate {
 namespace {
@@ -91,7 +92,7 @@ StepStatus ImpactFlow::Rate(ConstVectorRef x, ConstVectorRef u, double time, dou
       now += weights[i] * dx;
     }
     if (size == 0) {
-      disagreement.setConstant(dims.ndx, std::numeric_limits<double>::infinity());
+      disagreement.setConstant(dims.ndx, kInf);
       *rate = now;
     } else {
       for (int i = 0; i < dims.ndx; ++i) {

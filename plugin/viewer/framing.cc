@@ -1,12 +1,12 @@
 #include "viewer/framing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "core/driven.h"
 #include "core/element.h"
 #include "core/engine_guard.h"
+#include "core/lap.h"
 
 namespace costate::viewer {
 namespace {
@@ -166,11 +166,9 @@ void Pose(const mjModel* model, mjData* data, const VectorXd& x) {
 
 // the beginning of a live simulation as a recorded motion: states only
 ViewSource Preview(const ViewSource& live) {
-  using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   Player player(live);
-  while (player.end() < player.start() + kPreview && player.failure().empty() &&
-         std::chrono::duration<double>(Clock::now() - begin).count() < kPatience) {
+  while (player.end() < player.start() + kPreview && player.failure().empty() && SecondsSince(begin) < kPatience) {
     player.SetTime(player.end() + player.knot_time());
   }
   ViewSource preview = live;

@@ -1,6 +1,6 @@
 // Seconds between two looks at the clock.
-#ifndef COSTATE_OPTIMIZER_LAP_H_
-#define COSTATE_OPTIMIZER_LAP_H_
+#ifndef COSTATE_CORE_LAP_H_
+#define COSTATE_CORE_LAP_H_
 
 #include <chrono>
 
@@ -16,6 +16,9 @@ inline double Lap(Clock::time_point* start) {
   return seconds;
 }
 
+/// Seconds since `start`.
+inline double SecondsSince(Clock::time_point start) { return Lap(&start); }
+
 }  // namespace costate
 
-#endif  // COSTATE_OPTIMIZER_LAP_H_
+#endif  // COSTATE_CORE_LAP_H_
