@@ -7,9 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,11 +22,11 @@
 #include "cli/terminal.h"
 #include "core/actuator_range.h"
 #include "core/driven.h"
-#include "optimizer/basin_hopping.h"
+#include "core/extremes.h"
+#include "core/lap.h"
+#include "derivative/level_words.h"
+#include "optimizer/hints.h"
 #include "optimizer/stuck.h"
-#include "optimizer/take_knot.h"
-#include "optimizer/untouched.h"
-#include "rollout/knot_health.h"
 
 namespace costate::cli {
 namespace {
@@ -95,20 +93,12 @@ struct OptimizeOptions {
   bool second_order = false, force = false, no_plots = false, no_save = false, quiet = false, backward_only = false;
 };
 
-Level ToLevel(const std::string& word) {
-  if (word == "analytic") return Level::kAnalytic;
-  if (word == "residual") return Level::kResidual;
-  if (word == "step") return Level::kStep;
-  return Level::kBest;
-}
-
 // of the motion that the task itself begins with; NaN where it has none, or one of another length
 double GuessCost(const Task& task) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  if (task.free_time.longest > 0 || task.sampling.iterations > 0) return kNone;
+  if (task.free_time.longest > 0 || task.sampling.iterations > 0) return kNan;
   Simulator simulator(task.model.get(), task.context, task.substeps, 1);
   Trajectory motion;
-  if (!simulator.Rollout(task.x0, task.U_guess, &motion).ok()) return kNone;
+  if (!simulator.Rollout(task.x0, task.U_guess, &motion).ok()) return kNan;
   return TotalCost(*task.cost, motion, simulator.knot_time());
 }
 
@@ -130,7 +120,7 @@ Task MakeTask(const OptimizeOptions& options, double* own_guess) {
     }
   }
   if (options.second_order) task.solver.second_order = true;
-  if (!options.derivative.empty()) task.solver.derivative.level = ToLevel(options.derivative);
+  if (!options.derivative.empty()) task.solver.derivative.level = LevelOf(options.derivative);
   if (options.derivative_every) task.solver.derivative_every = *options.derivative_every;
   if (!options.resume.empty()) {
     *own_guess = GuessCost(task);
@@ -339,73 +329,18 @@ void ReadContinuation(const OptimizeOptions& options, Task* task) {
   if (smooth.any()) PrintSmoothChanges(MakeSmoothModel(task->model.get(), smooth));
 }
 
-constexpr int kLate = 10;            // iterations before the limit
-constexpr double kWorthMore = 0.01;  // relative gain of these
+constexpr double kWorthMore = 0.01;  // relative gain of the last iterations
 
-// what the last iterations took off the cost where their limit ended the solve; within constraints a cost may rise
-double LateGain(const Task& task, const SolveResult& result) {
-  const auto n = result.iterations.size();
-  if (result.status != SolveStatus::kIterationLimit || task.constraints.size() > 0 || task.free_time.longest > 0 ||
-      n <= kLate)
-    return 0;
-  const double before = result.iterations[n - 1 - kLate].cost, after = result.iterations[n - 1].cost;
-  return before > 0 ? (before - after) / before : 0;
-}
-
-// a servo or damping that the integrator cannot hold: what is optimized then is the integrator
+// what is optimized then is the integrator
 void WarnOfOvershoot(const Task& task) {
-  constexpr int kMostTangent = 300;  // eigenvalues of more take longer than a reader would wait
   const mjModel* m = task.model.get();
-  const Dims dims(m);
-  if (dims.ndx > kMostTangent || task.N == 0) return;
-  const DataPtr data = MakeData(m);
-  SetContext(m, data.get(), task.context);
-  SetState(m, data.get(), task.x0);
-  mju_copy(data->ctrl, task.U_guess.data(), dims.nu);
-  StepDerivative step;
-  try {
-    step = Linearize(m, data.get(), {.sensors = false});
-  } catch (const Error&) {
-    return;  // the solver says it
-  }
-  if (step.status != StepStatus::kOk) return;
   int dof = 0;
-  const double eigenvalue = Overshoot(step.A, dims.nv, &dof);
+  const double eigenvalue = OvershootAtStart(task, &dof);
   if (eigenvalue == 0) return;
   PrintWarnings({fmt::format(
       "at the start each step turns {} over and makes it {:.3g} times as large: damping, or a "
       "servo's kv, that {} cannot hold at {:g} s; integrator=\"implicitfast\" can",
-      TangentNames(m)[static_cast<std::size_t>(dims.nv + dof)], -eigenvalue, IntegratorName(m), m->opt.timestep)});
-}
-
-// [s] that the derivatives of an iteration take, where one control interval's are those at the start; and why
-double DerivativeTime(const Task& task, std::string* why) {
-  const mjModel* m = task.model.get();
-  Simulator simulator(m, task.context, task.substeps, 1);
-  LinearizeOptions options = task.solver.derivative;
-  SelectSensors(*task.cost, m, &options, &simulator);
-  Trajectory motion;
-  double seconds = 0;
-  try {
-    if (task.N == 0 || !simulator.Rollout(task.x0, task.U_guess.leftCols(1), &motion).ok()) return 0;
-    const auto begin = std::chrono::steady_clock::now();
-    simulator.LinearizeEach(motion, options, [&](int t, int, StepDerivative* step) {
-      if (t > 0) return;
-      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      for (const TermCoverage& term : step->coverage.terms) {
-        if (term.level == Level::kAnalytic) continue;
-        *why += fmt::format("{}{}: {}{}{}", why->empty() ? "" : "; ", term.term, ToString(term.level),
-                            term.reason.empty() ? "" : ", ", term.reason);
-      }
-    });
-  } catch (const Error&) {
-    return 0;  // the solver says it
-  }
-  const int knots = (task.N - 1) / task.solver.derivative_every + 1;
-  constexpr int kRaced = 5;  // side by side
-  const bool races = task.free_time.longest == 0 && !task.state.U.cols() && Races(m, task.N, task.solver, task.hopping);
-  const int threads = Simulator(m, task.context, 1, task.solver.threads).threads();
-  return seconds * knots * (races ? kRaced : 1) / std::min(threads, knots);
+      TangentNames(m)[static_cast<std::size_t>(m->nv + dof)], -eigenvalue, IntegratorName(m), m->opt.timestep)});
 }
 
 // before an iteration of which nothing is seen for long
@@ -422,20 +357,6 @@ bool WarnOfSlowDerivatives(const Task& task) {
   PrintWarnings({fmt::format("the derivatives of an iteration take about {}{}; {}", FormatDuration(seconds),
                              why.empty() ? "" : " (" + why + ")", remedy)});
   return true;
-}
-
-// at how many knots the force of each actuator stands at a limit that the model has for it
-std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {
-  std::vector<int> knots(static_cast<std::size_t>(m->nactuator));
-  const DataPtr data = MakeData(m);
-  SetContext(m, data.get(), task.context);
-  VectorXd none;
-  for (int t = 0; t < motion.N(); t++) {
-    SetMovingContext(m, data.get(), motion.context.col(t));
-    if (Forward(m, data.get(), motion.X.col(t), motion.U.col(t), none) != StepStatus::kOk) break;
-    for (int i = 0; i < m->nactuator; i++) knots[static_cast<std::size_t>(i)] += IsForceAtLimit(m, data.get(), i);
-  }
-  return knots;
 }
 
 // A motion that misses its constraints while forces stand at their limits: no slope leads away from there. Costs of all
@@ -514,7 +435,8 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
   HintAtMocap(m, result);
   if (const double gain = LateGain(task, result); gain > kWorthMore) {
     fmt::print("  hint          the last {} iterations took {:.2g} % off the cost: more of them lead further, {}\n",
-               kLate, 100 * gain, options.no_save ? "--iterations N" : "by --resume as below, or --iterations N");
+               kLateIterations, 100 * gain,
+               options.no_save ? "--iterations N" : "by --resume as below, or --iterations N");
   }
 }
 
@@ -571,7 +493,7 @@ void SaveOptimized(const OptimizeOptions& options, const std::string& folder, Ta
 }
 
 int RunOptimize(const OptimizeOptions& options) {
-  double own_guess = std::numeric_limits<double>::quiet_NaN();
+  double own_guess = kNan;
   Task task = MakeTask(options, &own_guess);
   ReadContinuation(options, &task);
   PrintWarnings(task.warnings);
@@ -587,9 +509,9 @@ int RunOptimize(const OptimizeOptions& options) {
 
   // solve
   CatchInterrupts();
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   TaskSolution solution = SolveWithProgress(options, slow, &task);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = SecondsSince(begin);
   SolveResult& result = solution.result;
   if (result.status == SolveStatus::kDiverged) {
     fmt::print("{}: {}\nNothing was saved.\n", ToString(result.status), result.message);
@@ -632,8 +554,8 @@ void AddOptimizeCommand(CLI::App& app, int* exit_code) {
   command->add_option("--tolerance", options->tolerance, "relative cost reduction that ends the search")
       ->check(NonNegative());
   command->add_option("--threads", options->threads, "0: all cores")->check(CLI::Range(0, 512));
-  command->add_option("--derivative", options->derivative, "best, analytic, residual or step")
-      ->check(CLI::IsMember({"best", "analytic", "residual", "step"}));
+  command->add_option("--derivative", options->derivative, "best (or auto), analytic, residual or step")
+      ->check(CLI::IsMember(LevelWords()));
   command->add_option("--solver", options->solver, "ilqr or fddp")->check(CLI::IsMember({"ilqr", "fddp"}));
   command
       ->add_option("--derivative-every", options->derivative_every,

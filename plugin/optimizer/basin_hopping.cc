@@ -34,6 +34,7 @@ constexpr Racer kRacers[] = {{0.3, RegularizationRule::kPromise},
                              {0.03, RegularizationRule::kPromise},
                              {0.3, RegularizationRule::kStep},
                              {0.03, RegularizationRule::kStep}};
+static_assert(1 + std::size(kRacers) == kRaced);
 
 // behind a stall, as long as hardly anything is gained, or by the last round so much of the cost: so many times the
 // rounds, the latter within so many times the iterations
@@ -74,7 +75,7 @@ const char* ToString(RoundOrigin origin) {
 bool FitSideBySide(const mjModel* model, int N) {
   constexpr double kMostBytes = 128 << 20;
   const Dims dims(model);
-  const double side = dims.ndx + dims.nu, bytes = 8.0 * N * side * side * (1 + std::size(kRacers));
+  const double side = dims.ndx + dims.nu, bytes = 8.0 * N * side * side * kRaced;
   return bytes <= kMostBytes;
 }
 
@@ -295,7 +296,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_))
     return Round({{guess}}, options_.iterations, options_.tolerance, 0);
   halfway_ = (hopping_.race + 1) / 2;
-  Round(std::vector<Beginning>(1 + std::size(kRacers), {guess}), hopping_.race, options_.tolerance, 0);
+  Round(std::vector<Beginning>(kRaced, {guess}), hopping_.race, options_.tolerance, 0);
   halfway_ = 0;
   const SolveStatus status = out_.result.status;  // interrupted is what led halfway, too
   const bool over = status != SolveStatus::kIterationLimit && status != SolveStatus::kInterrupted;
@@ -314,8 +315,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   }
   out_.result.initial_cost = led.initial_cost;
   out_.result.guess_scale = led.guess_scale;
-  out_.result.message +=
-      fmt::format("; before them {} iterations of {} solves side by side", raced, 1 + std::size(kRacers));
+  out_.result.message += fmt::format("; before them {} iterations of {} solves side by side", raced, kRaced);
   first_.iterations = static_cast<int>(iterations_.size());
 }
 

@@ -7,6 +7,9 @@
 
 namespace costate {
 
+/// Solves that begin side by side where a plain one races others.
+inline constexpr int kRaced = 5;
+
 /// Does a plain solve of N knots begin side by side with others, of which the best goes on (BasinHoppingOptions::race)?
 /// Not where their linear-quadratic problems would take more than 128 MiB.
 bool Races(const mjModel* model, int N, const IlqrOptions& options, const BasinHoppingOptions& hopping);

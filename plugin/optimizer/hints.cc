@@ -1,0 +1,88 @@
+#include "optimizer/hints.h"
+
+#include <costate/derivative.h>
+#include <costate/rollout.h>
+#include <costate/state.h>
+#include <costate/step.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/actuator_range.h"
+#include "core/lap.h"
+#include "optimizer/basin_hopping.h"
+#include "optimizer/take_knot.h"
+#include "optimizer/untouched.h"
+#include "rollout/knot_health.h"
+
+namespace costate {
+
+double OvershootAtStart(const Task& task, int* dof) {
+  constexpr int kMostTangent = 300;  // eigenvalues of more take longer than a reader would wait
+  const mjModel* m = task.model.get();
+  const Dims dims(m);
+  if (dims.ndx > kMostTangent || task.N == 0) return 0;
+  const DataPtr data = MakeData(m);
+  SetContext(m, data.get(), task.context);
+  SetState(m, data.get(), task.x0);
+  mju_copy(data->ctrl, task.U_guess.data(), dims.nu);
+  StepDerivative step;
+  try {
+    step = Linearize(m, data.get(), {.sensors = false});
+  } catch (const Error&) {
+    return 0;  // the solver says it
+  }
+  return step.status == StepStatus::kOk ? Overshoot(step.A, dims.nv, dof) : 0;
+}
+
+double DerivativeTime(const Task& task, std::string* why) {
+  const mjModel* m = task.model.get();
+  Simulator simulator(m, task.context, task.substeps, 1);
+  LinearizeOptions options = task.solver.derivative;
+  SelectSensors(*task.cost, m, &options, &simulator);
+  Trajectory motion;
+  double seconds = 0;
+  try {
+    if (task.N == 0 || !simulator.Rollout(task.x0, task.U_guess.leftCols(1), &motion).ok()) return 0;
+    const Clock::time_point begin = Clock::now();
+    simulator.LinearizeEach(motion, options, [&](int t, int, StepDerivative* step) {
+      if (t > 0) return;
+      seconds = SecondsSince(begin);
+      for (const TermCoverage& term : step->coverage.terms) {
+        if (term.level == Level::kAnalytic) continue;
+        *why += fmt::format("{}{}: {}{}{}", why->empty() ? "" : "; ", term.term, ToString(term.level),
+                            term.reason.empty() ? "" : ", ", term.reason);
+      }
+    });
+  } catch (const Error&) {
+    return 0;  // the solver says it
+  }
+  const int knots = (task.N - 1) / task.solver.derivative_every + 1;
+  const bool races = task.free_time.longest == 0 && !task.state.U.cols() && Races(m, task.N, task.solver, task.hopping);
+  const int threads = Simulator(m, task.context, 1, task.solver.threads).threads();
+  return seconds * knots * (races ? kRaced : 1) / std::min(threads, knots);
+}
+
+double LateGain(const Task& task, const SolveResult& result) {
+  const auto n = result.iterations.size();
+  if (result.status != SolveStatus::kIterationLimit || task.constraints.size() > 0 || task.free_time.longest > 0 ||
+      n <= kLateIterations)
+    return 0;
+  const double before = result.iterations[n - 1 - kLateIterations].cost, after = result.iterations[n - 1].cost;
+  return before > 0 ? (before - after) / before : 0;
+}
+
+std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {
+  std::vector<int> knots(static_cast<std::size_t>(m->nactuator));
+  const DataPtr data = MakeData(m);
+  SetContext(m, data.get(), task.context);
+  VectorXd none;
+  for (int t = 0; t < motion.N(); t++) {
+    SetMovingContext(m, data.get(), motion.context.col(t));
+    if (Forward(m, data.get(), motion.X.col(t), motion.U.col(t), none) != StepStatus::kOk) break;
+    for (int i = 0; i < m->nactuator; i++) knots[static_cast<std::size_t>(i)] += IsForceAtLimit(m, data.get(), i);
+  }
+  return knots;
+}
+
+}  // namespace costate

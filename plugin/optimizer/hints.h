@@ -1,0 +1,35 @@
+// What a user may want to know of a task before it is solved, and of a motion that was found.
+#ifndef COSTATE_OPTIMIZER_HINTS_H_
+#define COSTATE_OPTIMIZER_HINTS_H_
+
+#include <costate/solver.h>
+#include <costate/task.h>
+
+#include <string>
+#include <vector>
+
+namespace costate {
+
+/// The eigenvalue, below -1, by which a step at the task's start turns a velocity over and makes it larger: a servo or
+/// damping that the integrator cannot hold. 0 where there is none, or the model is too large for a quick look.
+/// @param dof  which velocity, most of all.
+double OvershootAtStart(const Task& task, int* dof);
+
+/// [s] that the derivatives of an iteration take, where one control interval's are those at the start; 0 where they
+/// cannot be had.
+/// @param why  which terms have no closed form; empty before.
+double DerivativeTime(const Task& task, std::string* why);
+
+/// Iterations whose gain tells whether more of them would go on.
+inline constexpr int kLateIterations = 10;
+
+/// Relative: what the last kLateIterations took off the cost where their limit ended the solve; 0 within constraints,
+/// where a cost may rise.
+double LateGain(const Task& task, const SolveResult& result);
+
+/// At how many knots the force of each actuator stands at a limit that the model has for it.
+std::vector<int> KnotsAtLimit(const Task& task, const mjModel* model, const Trajectory& motion);
+
+}  // namespace costate
+
+#endif  // COSTATE_OPTIMIZER_HINTS_H_
