@@ -3,7 +3,6 @@
 #include <costate/derivative_check.h>
 #include <fmt/core.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -16,9 +15,11 @@
 #include "cli/model_facts.h"
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
+#include "core/lap.h"
 #include "core/new_file.h"
 #include "derivative/check_levels.h"
 #include "derivative/check_states.h"
+#include "derivative/level_words.h"
 #include "rollout/check_smooth.h"
 #include "rollout/plot.h"
 
@@ -118,12 +119,10 @@ std::string WriteSweep(const std::string& folder, const std::string& state, cons
       .y_label = "error relative to the block's largest entry",
       .columns = {1, 2, 3, 4},
       .labels = {"mjd_transitionFD, forward", "mjd_transitionFD, centred", "analytic", "residual difference"},
-      .logarithmic = true};
-  std::string script = PlotScript({plot});
-  const std::size_t at = script.find("\nset output");
-  script.insert(at == std::string::npos ? 0 : at, "\nset logscale x\nset format x '1e%T'\n");
+      .logarithmic = true,
+      .logarithmic_x = true};
   WriteNewFile(path / "sweep.csv", table, force);
-  WriteNewFile(path / "sweep.gnuplot", script, force);
+  WriteNewFile(path / "sweep.gnuplot", PlotScript({plot}), force);
   return RunGnuplot(path, "sweep.gnuplot");
 }
 
@@ -167,9 +166,9 @@ Finding CheckAt(const mjModel* model, const CheckState& state, const CheckOption
 
   // the derivative, then its judge
   progress->Stage(0, state.name + ": derivative");
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   finding.derivative = Linearize(model, state.data.get(), options.derivative);
-  finding.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  finding.seconds = SecondsSince(start);
   StepStatus failed = status != StepStatus::kOk ? status : finding.derivative.status;
   if (failed == StepStatus::kOk) {
     ReferenceOptions reference_options;
@@ -500,11 +499,9 @@ void AddCheckCommand(CLI::App& app, int* exit_code) {
   command->add_option("--steps", options->state.steps, "simulate so many engine steps first")->check(NonNegative());
   command->add_option("--state", options->state.state_file, "start from the numbers of this text file: x, or x and u")
       ->excludes(key);
-  const std::map<std::string, Level> levels = {
-      {"best", Level::kBest}, {"analytic", Level::kAnalytic}, {"residual", Level::kResidual}, {"step", Level::kStep}};
-  const auto take_level = [options, levels](const std::string& word) { options->derivative.level = levels.at(word); };
-  command->add_option_function<std::string>("--level", take_level, "best, analytic, residual or step")
-      ->check(CLI::IsMember({"best", "analytic", "residual", "step"}))
+  const auto take_level = [options](const std::string& word) { options->derivative.level = LevelOf(word); };
+  command->add_option_function<std::string>("--level", take_level, "best (or auto), analytic, residual or step")
+      ->check(CLI::IsMember(LevelWords()))
       ->option_text("LEVEL");
   command->add_flag("--centered,!--forward", options->derivative.centered, "kind of differences (default: centered)");
   command->add_option("--eps", options->derivative.eps, "size of the nudges of step differences (default 1e-6)")

@@ -9,6 +9,7 @@
 #include "core/engine_guard.h"
 #include "core/spectral_radius.h"
 #include "derivative/equilibrium.h"
+#include "derivative/level_words.h"
 #include "engine/linearization_output.h"
 #include "engine/model_key.h"
 #include "engine/plugin.h"
@@ -67,7 +68,7 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
       output_(m, attributes_),
       period_(attributes_.NotNegative("period", 0)),
       reach_(attributes_.Positive("reach", 0.02)),
-      level_(static_cast<Level>(attributes_.Choice("level", {"best", "analytic", "residual", "step"}, 0))),
+      level_(kLevelWords[attributes_.Choice("level", LevelWords(), 0)].level),
       needs_matrices_(
           output_.Needs(LinearizationOutput::kLevel) || output_.Needs(LinearizationOutput::kSpectralRadius) ||
           output_.Needs(LinearizationOutput::kLargestSingularValue) || output_.Needs(LinearizationOutput::kBlock)),

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "derivative/level_words.h"
 #include "optimizer/made_servo.h"
 #include "optimizer/task_constraint.h"
 #include "optimizer/task_inputs.h"
@@ -132,8 +133,7 @@ IlqrOptions ReadSolver(const XmlElement* element, ConstrainedOptions* constraine
     element->Fail(
         fmt::format("cost_unit is {:g}, expected above 0, or 0: measured along the guess", options.cost_unit));
   options.leave_saddles = element->Flag("leave_saddles", true);
-  constexpr Level kLevels[] = {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep};
-  options.derivative.level = kLevels[element->Word("derivative", {"auto", "analytic", "residual", "step"}).value_or(0)];
+  options.derivative.level = kLevelWords[element->Word("derivative", LevelWords()).value_or(0)].level;
   return options;
 }
 

@@ -60,6 +60,7 @@ std::string PlotScript(const std::vector<Plot>& plots) {
     script +=
         fmt::format("\nset output {}\nset title {}\nset xlabel {}\nset ylabel {}\n{} logscale y\n", Quoted(plot.file),
                     Quoted(plot.title), Quoted(plot.x_label), Quoted(plot.y_label), plot.logarithmic ? "set" : "unset");
+    script += plot.logarithmic_x ? "set logscale x\nset format x '1e%T'\n" : "";
     // each reading of a table takes all its columns apart: once for many lines
     const int lines = std::min<int>(kMostLines, static_cast<int>(plot.columns.size()));
     for (int i = 0; i < lines; ++i) {
@@ -85,7 +86,7 @@ std::string PlotScript(const std::vector<Plot>& plots) {
           fmt::format(", \\\n     {} skip 1 using {}:(column({}) != 0 ? {} : 1/0) with points pointtype 2 title {}",
                       Quoted(plot.table), plot.x + 1, marks.where + 1, y, Quoted(marks.label));
     }
-    script += "\n";
+    script += plot.logarithmic_x ? "\nunset logscale x\nset format x\n" : "\n";
   }
   return script + "\nunset output\n";
 }

@@ -22,6 +22,7 @@ struct Plot {
   std::vector<int> columns{};         ///< counted from 0
   std::vector<std::string> labels{};  ///< one a column
   bool logarithmic = false;           ///< |y| on a logarithmic axis
+  bool logarithmic_x = false;         ///< the abscissa too
   int every = 1;                      ///< draw each such row only
   int x = 0;                          ///< column of the abscissa
   std::vector<PlotMarks> marks{};     ///< drawn at every row

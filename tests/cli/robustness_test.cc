@@ -62,7 +62,7 @@ TEST(CliRobustness, NamesTheCommandOrOptionThatWasMeant) {
   EXPECT_TRUE(RefusedWith(Costate({"mpc", "m.xml", "--threads", "2"}),
                           "costate mpc: '2' was not expected (--real-time,--threads: without a value)"));
   EXPECT_TRUE(RefusedWith(Costate({"check", "m.xml", "--level", "finest"}),
-                          "--level: finest not in {best,analytic,residual,step}"));
+                          "--level: finest not in {best,analytic,residual,step,auto}"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", "m.xml", "--out", ""}), "--out: is empty"));
   const std::string none = Costate({"mpc", "m.xml", "--delay", "-1"}).err;
   EXPECT_TRUE(Has(none, "--delay: '-1' is no number of at least 0"));

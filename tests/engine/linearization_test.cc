@@ -332,7 +332,8 @@ TEST_F(LinearizationPluginTest, RefusesByName) {
   expect(Leg(Sensor("radius")), "attribute output: there is no 'radius'");
   expect(Leg(Sensor("A", Config("period", "-1"))), "attribute period: it is -1, expected at least 0");
   expect(Leg(Sensor("A", Config("reach", "0"))), "attribute reach: it is 0, expected a number above 0");
-  expect(Leg(Sensor("A", Config("level", "1"))), "attribute level: it is '1', expected best, analytic, residual, step");
+  expect(Leg(Sensor("A", Config("level", "1"))),
+         "attribute level: it is '1', expected best, analytic, residual, step, auto");
   expect(Leg(Sensor("A", Config("every", "2"))), "every");
 
   // a level that this model does not have

@@ -312,7 +312,7 @@ const Bad kBad[] = {
     {"SolverTolerance", "<solver tolerance='-1'/><cost ctrl='all'/>", {"tolerance is -1"}},
     {"SolverDerivative",
      "<solver derivative='exact'/><cost ctrl='all'/>",
-     {"'exact', expected auto, analytic, residual or step"}},
+     {"'exact', expected best, analytic, residual, step or auto"}},
 
     // constraints
     {"ConstraintBound",

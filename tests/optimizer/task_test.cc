@@ -455,6 +455,34 @@ TEST_F(TaskFile, TakesNamesWithBlanks) {
   EXPECT_EQ(task.inputs.controls, std::vector<int>{0});
 }
 
+// A bracket in a name ends nothing, and the part in front of it is another's name.
+TEST_F(TaskFile, TakesNamesWithBrackets) {
+  const TemporaryFolder folder;
+  folder.Write("names.xml", R"(<mujoco><worldbody>
+      <body><joint name="a" axis="0 1 0"/><geom size=".1" pos=".3 0 0"/>
+      <body pos=".5 0 0"><joint name="a]b" axis="0 1 0"/><geom size=".1" pos=".3 0 0"/></body></body></worldbody>
+      <actuator><motor name="m" joint="a"/></actuator></mujoco>)");
+  const auto starts = [&](const std::string& free) {
+    return LoadTask(folder.Write("names.task.xml", "<task model='names.xml' horizon='1'><start free='" + free +
+                                                       "'/><cost ctrl='all'/></task>"))
+        .free_start.entries;
+  };
+  EXPECT_EQ(starts("a]b"), (std::vector<int>{1, 3}));
+  EXPECT_EQ(starts("a"), (std::vector<int>{0, 2}));
+  EXPECT_EQ(starts("qvel[a]b]"), std::vector<int>{3});
+}
+
+// as the command line and the plugin call them
+TEST_F(TaskFile, CallsLevelsOfDerivativesAsAllElse) {
+  const auto level = [](const std::string& word) {
+    return LoadZooTask("<cost ctrl='all'/><solver derivative='" + word + "'/>").solver.derivative.level;
+  };
+  EXPECT_EQ(level("best"), Level::kBest);
+  EXPECT_EQ(level("auto"), Level::kBest);
+  EXPECT_EQ(level("analytic"), Level::kAnalytic);
+  EXPECT_EQ(level("step"), Level::kStep);
+}
+
 // a run's controls come back bit for bit, and its own states and sensors are a reference that it follows exactly
 TEST_F(TaskFile, ContinuesAndFollowsASavedRun) {
   const TemporaryFolder folder;
