@@ -48,7 +48,13 @@ std::string MetricMissing(const mjModel* m) {
 
 }  // namespace
 
-std::string InertiaMissing(const mjModel* m) { return ArmatureMissing(m); }
+std::string AnalyticRefusal(const mjModel* m) {
+  std::string missing = ResidualRefusal(m);
+  if (missing.empty()) missing = MetricMissing(m);
+  if (missing.empty()) missing = ArmatureMissing(m);
+  if (missing.empty()) missing = NoslipMissing(m);
+  return missing;
+}
 
 AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSwitch& differenced, double smoothing)
     : strict_(strict),
@@ -122,10 +128,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
     return Soften(m, d, products, out, missing) && (smoothing_ == 0 || Smooth(m, d, products, out, missing));
   };
   if (!later_stage_) {
-    *missing = ResidualRefusal(m);
-    if (missing->empty()) *missing = MetricMissing(m);
-    if (missing->empty()) *missing = InertiaMissing(m);
-    if (missing->empty()) *missing = NoslipMissing(m);
+    *missing = AnalyticRefusal(m);
     if (!missing->empty()) return false;
   }
   out->coverage.terms.clear();
@@ -673,10 +676,7 @@ bool AnalyticBackend::CoverSensors(const mjModel* m, Coverage* coverage, std::st
 
 std::unique_ptr<Backend> MakeAnalyticBackend(const mjModel* model, const LinearizeOptions& options,
                                              std::string* missing) {
-  *missing = ResidualRefusal(model);
-  if (missing->empty()) *missing = MetricMissing(model);
-  if (missing->empty()) *missing = InertiaMissing(model);
-  if (missing->empty()) *missing = NoslipMissing(model);
+  *missing = AnalyticRefusal(model);
   if (missing->empty()) *missing = DelayMissing(model);
   if (!missing->empty()) return nullptr;
   auto backend =

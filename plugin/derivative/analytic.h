@@ -25,8 +25,8 @@
 
 namespace costate {
 
-/// Why RNE has no closed form: it needs M to be the sum of body inertias and constants. "" when it has.
-std::string InertiaMissing(const mjModel* model);
+/// Why a model's step has no closed forms, whatever its state; "" where it has.
+std::string AnalyticRefusal(const mjModel* model);
 
 /// Terms that are to be differenced although they have a closed form: to compare the two on any model.
 struct TermSwitch {

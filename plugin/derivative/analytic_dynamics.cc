@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "derivative/analytic.h"
+#include "derivative/armature.h"
 #include "derivative/inverse_dynamics.h"
 #include "derivative/passive.h"
 
@@ -41,7 +42,7 @@ bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, Acceler
 bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorRef qacc, InverseDerivative* out,
                                        std::string* missing) {
   *missing = InverseRefusal(m);
-  if (missing->empty()) *missing = InertiaMissing(m);
+  if (missing->empty()) *missing = ArmatureMissing(m);
   if (missing->empty() && smoothing_ > 0) *missing = "smoothing: inverse dynamics";
   if (!missing->empty()) return false;
   out->coverage.terms.clear();
