@@ -17,6 +17,7 @@
 #include "cli/run_output.h"
 #include "cli/terminal.h"
 #include "core/element.h"
+#include "core/lap.h"
 #include "core/number.h"
 #include "optimizer/task_mpc.h"
 #include "rollout/csv.h"
@@ -301,7 +302,6 @@ std::string LongPlanning(const Task& task) {
 
 // one line for the first plan, a further one now and then while it takes long, then a bar of the robot's time
 MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, double control_time) {
-  using Clock = std::chrono::steady_clock;
   Progress planning(task.solver.iterations);
   std::optional<Progress> moving;
   planning.Line("planning the first motion …");
@@ -327,6 +327,41 @@ MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, dou
     return true;
   };
   return RunMpc(task, simulation, step, iteration);
+}
+
+// without the motion, which is moved into it behind what is printed
+Record MakeMpcRecord(const MpcArguments& arguments, const Task& task, const MpcSimulation& simulation,
+                     const MpcResult& result) {
+  const mjModel* m = simulation.plant ? simulation.plant : task.model.get();
+  const double control_time = task.substeps * task.model->opt.timestep;
+  Record record = TaskRecord(task, "mpc");
+  record.seed = simulation.seed;
+  record.cost_per_knot = result.cost_per_knot;
+  record.metric = "running cost of the task at each control interval of the closed loop";
+  record.settings = MpcSettings(task, simulation, result);
+  record.tables = {{"events.csv", EventsTable(result)}, {"latency.csv", LatencyTable(result)}};
+  record.substeps = result.substeps;
+  record.context = result.context;
+  if (simulation.plant) {
+    record.settings["planned_model"] = task.model_file;
+    record.model_file = arguments.plant;
+  }
+  if (task.mpc.budget > 0) record.latency_budget = task.mpc.budget;
+  if (result.plans > 0) record.latency_used = result.Latency(1);
+  Simulator simulator(m, record.context, record.substeps, task.solver.threads);
+  record.diagnostics = simulator.Diagnose(result.trajectory);
+  record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
+  if (FirstPlanFailed(task, result)) record.failures.push_back("first plan: " + FailedFirstPlan(result));
+  if (const std::string nowhere = EndsNoBetter(task, result, control_time); !nowhere.empty())
+    record.failures.push_back(nowhere);
+  RecordConstraints(task, result, &record);
+  record.status = !result.status.ok() ? "diverged" : result.interrupted ? "interrupted" : "ok";
+  if (!result.status.ok()) {
+    record.message = fmt::format("the robot cannot be simulated beyond {:.4g} s: {}", result.status.knot * control_time,
+                                 ToString(result.status.status));
+    record.failures.insert(record.failures.begin(), record.message);
+  }
+  return record;
 }
 
 int RunMpcCommand(const MpcArguments& arguments) {
@@ -365,35 +400,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
     return kExitNo;
   }
 
-  Record record = TaskRecord(task, "mpc");
-  record.seed = simulation.seed;
-  record.cost_per_knot = result.cost_per_knot;
-  record.metric = "running cost of the task at each control interval of the closed loop";
-  record.settings = MpcSettings(task, simulation, result);
-  record.tables = {{"events.csv", EventsTable(result)}, {"latency.csv", LatencyTable(result)}};
-  record.substeps = result.substeps;
-  record.context = result.context;
-  if (plant) {
-    record.settings["planned_model"] = task.model_file;
-    record.model_file = arguments.plant;
-  }
-  if (task.mpc.budget > 0) record.latency_budget = task.mpc.budget;
-  if (result.plans > 0) record.latency_used = result.Latency(1);
-  Simulator simulator(m, record.context, record.substeps, task.solver.threads);
-  record.diagnostics = simulator.Diagnose(result.trajectory);
-  record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
-  const bool planless = FirstPlanFailed(task, result);
-  if (planless) record.failures.push_back("first plan: " + FailedFirstPlan(result));
-  if (const std::string nowhere = EndsNoBetter(task, result, control_time); !nowhere.empty())
-    record.failures.push_back(nowhere);
-  RecordConstraints(task, result, &record);
-  const bool failed = !result.status.ok();
-  record.status = failed ? "diverged" : result.interrupted ? "interrupted" : "ok";
-  if (failed) {
-    record.message = fmt::format("the robot cannot be simulated beyond {:.4g} s: {}", result.status.knot * control_time,
-                                 ToString(result.status.status));
-    record.failures.insert(record.failures.begin(), record.message);
-  }
+  const bool planless = FirstPlanFailed(task, result), failed = !result.status.ok();
+  Record record = MakeMpcRecord(arguments, task, simulation, result);
   PrintMpc(task, result, record, control_time, !arguments.no_save);
   if (!arguments.no_save && result.trajectory.N() > 0) {
     record.trajectory = std::move(result.trajectory);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "rollout/run_folder.h"
 #include "rollout/sha256.h"
 #include "rollout/units.h"
 
@@ -31,6 +32,14 @@ const char* StateBitName(int bit) {
 }
 
 }  // namespace
+
+bool IsOwnFile(const std::string& name) {
+  for (const char* own : {kRecordFile, kModelFile, kTaskFile, kTrajectoryFile, kStartContextFile, kKnotContextFile,
+                          kPushesFile, kPolicyFile, kIterationsFile, kPlotFile}) {
+    if (name == own) return true;
+  }
+  return false;
+}
 
 Names TrajectoryHeader(const mjModel* model, const Contents& contents) {
   Names names = {"time (s)"};

@@ -26,6 +26,9 @@ inline constexpr char kPolicyFile[] = "policy.csv";
 inline constexpr char kIterationsFile[] = "iterations.csv";
 inline constexpr char kPlotFile[] = "plots.gnuplot";
 
+/// One of those that every run may have: no further table may be called so.
+bool IsOwnFile(const std::string& name);
+
 /// Which optional parts a run has.
 struct Contents {
   bool task = false, cost = false, gradient_norm = false, diagnostics = false, policy = false, iterations = false;

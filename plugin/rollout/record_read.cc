@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/extremes.h"
 #include "core/model.h"
 #include "rollout/csv.h"
 #include "rollout/record_format.h"
@@ -43,9 +44,7 @@ class RunReader {
 };
 
 // JSON has no NaN and no infinity: they are written as null
-double Number(const Json& json) {
-  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
-}
+double Number(const Json& json) { return json.is_null() ? kNan : json.get<double>(); }
 
 void RunReader::ReadJson() {
   std::error_code ignored;
@@ -127,8 +126,8 @@ void RunReader::ReadDescription(Record* record) const {
     report.knot = c.at("knot");
     report.component = c.at("component");
     report.value = Number(c.at("value"));
-    report.lower = c.at("lower").is_null() ? -std::numeric_limits<double>::infinity() : c.at("lower").get<double>();
-    report.upper = c.at("upper").is_null() ? std::numeric_limits<double>::infinity() : c.at("upper").get<double>();
+    report.lower = c.at("lower").is_null() ? -kInf : c.at("lower").get<double>();
+    report.upper = c.at("upper").is_null() ? kInf : c.at("upper").get<double>();
     report.multiplier = Number(c.at("multiplier"));
     report.penalty = Number(c.at("penalty"));
     report.active = c.at("active");
@@ -223,11 +222,9 @@ void RunReader::ReadIterations(Record* record) const {
 
 // listed, and none of those above
 void RunReader::ReadFurtherTables(Record* record) const {
-  const std::vector<std::string> own{kModelFile,       kTaskFile,   kTrajectoryFile, kStartContextFile,
-                                     kKnotContextFile, kPushesFile, kPolicyFile,     kIterationsFile};
   for (const Json& file : json_.at("files")) {
     const std::string name = file.at("name").get<std::string>();
-    if (std::find(own.begin(), own.end(), name) == own.end()) record->tables[name] = ReadFile(name);
+    if (!IsOwnFile(name)) record->tables[name] = ReadFile(name);
   }
 }
 

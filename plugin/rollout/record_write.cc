@@ -79,11 +79,8 @@ Contents CheckRecord(const Record& record) {
   if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
     WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
   }
-  const std::vector<std::string> own{kRecordFile,      kModelFile,  kTaskFile,   kTrajectoryFile, kStartContextFile,
-                                     kKnotContextFile, kPushesFile, kPolicyFile, kIterationsFile, kPlotFile};
   for (const auto& [name, bytes] : record.tables) {
-    const bool taken = std::find(own.begin(), own.end(), name) != own.end();
-    if (taken || name.empty() || name[0] == '.' || name.find('/') != name.npos) {
+    if (IsOwnFile(name) || name.empty() || name[0] == '.' || name.find('/') != name.npos) {
       throw Error(ErrorCode::kInvalidArgument, "record: '" + name + "' cannot be the name of a further table");
     }
   }
