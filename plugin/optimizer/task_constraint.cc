@@ -192,37 +192,52 @@ double InsetOf(const XmlElement& element, double margin, double width) {
   return std::min(std::max(margin, 0.0) + std::min(kInset, kPart * width), width / 4);
 }
 
+// the model's own ranges, of joints or tendons, each smaller by the margin
+struct Ranges {
+  const XmlElement& element;
+  double margin;
+  std::vector<double> lower, upper, inset;
+
+  void Add(const mjtNum* range, double onset) {
+    lower.push_back(range[0] + margin);
+    upper.push_back(range[1] - margin);
+    inset.push_back(InsetOf(element, onset, upper.back() - lower.back()));
+  }
+
+  void Bound(ConstraintInfo* info) const {
+    const int n = static_cast<int>(lower.size());
+    info->lower = Eigen::Map<const VectorXd>(lower.data(), n);
+    info->upper = Eigen::Map<const VectorXd>(upper.data(), n);
+    info->inset = Eigen::Map<const VectorXd>(inset.data(), n);
+    for (int i = 0; i < n; ++i) {
+      if (info->lower[i] <= info->upper[i]) continue;
+      element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}: {:g} to {:g}", margin,
+                               info->components[static_cast<std::size_t>(i)], info->lower[i] - margin,
+                               info->upper[i] + margin));
+    }
+  }
+};
+
 // hinges and slides within their ranges, or speeds of joints
 Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::vector<int>& joints, bool velocity,
                     double margin) {
   Bounded bounded;
   std::vector<Component> chosen;
-  std::vector<double> lower, upper, inset;
+  Ranges ranges{element, margin, {}, {}, {}};
   for (const Component& component : VectorComponents(model, velocity ? "qvel" : "qpos")) {
     const int joint = model->dof_jntid[component.scalar.column - (velocity ? static_cast<int>(model->nv) : 0)];
     if (std::find(joints.begin(), joints.end(), joint) == joints.end()) continue;
     const bool scalar = IsScalarJoint(model->jnt_type[joint]);
     if (!velocity && !scalar) continue;  // balls have angles of their own
     chosen.push_back(component);
-    lower.push_back(model->jnt_range[2 * joint] + margin);
-    upper.push_back(model->jnt_range[2 * joint + 1] - margin);
-    inset.push_back(InsetOf(element, model->jnt_margin[joint], upper.back() - lower.back()));
+    ranges.Add(model->jnt_range + 2 * joint, model->jnt_margin[joint]);
   }
   AddComponents(chosen, 1, nullptr, &bounded.term);
   NameComponents(chosen, &bounded);
-  const int n = static_cast<int>(chosen.size());
-  bounded.info.lower = Eigen::Map<const VectorXd>(lower.data(), n);
-  bounded.info.upper = Eigen::Map<const VectorXd>(upper.data(), n);
   if (velocity || element.Has("lower") || element.Has("upper")) {
-    ReadBounds(element, n, &bounded.info);
+    ReadBounds(element, static_cast<int>(chosen.size()), &bounded.info);
   } else {
-    bounded.info.inset = Eigen::Map<const VectorXd>(inset.data(), n);
-  }
-  for (int i = 0; i < n; ++i) {
-    if (bounded.info.lower[i] <= bounded.info.upper[i]) continue;
-    element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}: {:g} to {:g}", margin,
-                             bounded.info.components[static_cast<std::size_t>(i)],
-                             lower[static_cast<std::size_t>(i)] - margin, upper[static_cast<std::size_t>(i)] + margin));
+    ranges.Bound(&bounded.info);
   }
   return bounded;
 }
@@ -230,23 +245,21 @@ Bounded BoundJoints(const XmlElement& element, const mjModel* model, const std::
 // sensors of tendons or actuators
 Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double margin) {
   Bounded bounded;
-  const bool ranges = draft.element.Has("tendon") && HasRange(draft.element) && !draft.element.Has("lower") &&
-                      !draft.element.Has("upper");
+  const bool own = draft.element.Has("tendon") && HasRange(draft.element) && !draft.element.Has("lower") &&
+                   !draft.element.Has("upper");
   const bool all = draft.element.Has("tendon") && *draft.element.Text("tendon") == "all";
   std::vector<Component> chosen;
-  std::vector<double> lower, upper, inset;
+  Ranges ranges{draft.element, margin, {}, {}, {}};
   const std::vector<std::string> units = SensorUnits(model);
   for (std::size_t i = 0; i < draft.names.size(); ++i) {
-    if (ranges) {
+    if (own) {
       const int id = mj_name2id(model, mjOBJ_TENDON, draft.names[i].c_str());
       if (!model->tendon_limited[id]) {
         if (all) continue;
         draft.element.Fail(
             fmt::format("tendon '{}' has no range in the model: give lower, upper or both", draft.names[i]));
       }
-      lower.push_back(model->tendon_range[2 * id] + margin);
-      upper.push_back(model->tendon_range[2 * id + 1] - margin);
-      inset.push_back(InsetOf(draft.element, model->tendon_margin[id], upper.back() - lower.back()));
+      ranges.Add(model->tendon_range + 2 * id, model->tendon_margin[id]);
     }
     const int address = model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.sensors[i].c_str())];
     chosen.push_back(
@@ -255,18 +268,10 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
   if (chosen.empty()) draft.element.Fail("tendon=\"all\": no tendon of the model has a range");
   AddComponents(chosen, 1, nullptr, &bounded.term);
   NameComponents(chosen, &bounded);
-  const int n = static_cast<int>(chosen.size());
-  if (ranges) {
-    bounded.info.lower = Eigen::Map<const VectorXd>(lower.data(), n);
-    bounded.info.upper = Eigen::Map<const VectorXd>(upper.data(), n);
-    bounded.info.inset = Eigen::Map<const VectorXd>(inset.data(), n);
-    for (int i = 0; i < n; ++i) {
-      if (bounded.info.lower[i] <= bounded.info.upper[i]) continue;
-      draft.element.Fail(fmt::format("margin {:g} leaves nothing of the range of {}", margin,
-                                     bounded.info.components[static_cast<std::size_t>(i)]));
-    }
+  if (own) {
+    ranges.Bound(&bounded.info);
   } else {
-    ReadBounds(draft.element, n, &bounded.info);
+    ReadBounds(draft.element, static_cast<int>(chosen.size()), &bounded.info);
   }
   return bounded;
 }

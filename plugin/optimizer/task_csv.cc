@@ -21,6 +21,7 @@ namespace {
 constexpr const char* kEntryHeads[] = {"qpos[", "qvel[", "act[", "ctrl["};
 constexpr const char* kMotionHeads[] = {"qpos[", "qvel[", "act[", "sensor["};
 constexpr const char* kStems[] = {"ctrl", "u", "qpos", "q", "qvel", "v", "act", "a"};  // and a number
+constexpr std::size_t kMostNamed = 12;                                                 // columns in an error
 constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // with which spreadsheets begin UTF-8
 constexpr double kSameTime = 1e-6;                 // share of a knot below which two times are one
 
@@ -56,16 +57,6 @@ std::vector<std::string> SplitCells(const std::string& line) {
 
 // "knee" of "qpos[knee]"; "qpos[root].x" stays, "root" says too little
 std::string BareEntry(const std::string& name) { return name.ends_with(']') ? Inside(name) : name; }
-
-// the first few
-std::string FirstWords(std::vector<std::string> words) {
-  constexpr std::size_t kMost = 12;
-  if (words.size() <= kMost) return JoinWords(words);
-  const std::size_t more = words.size() - kMost;
-  words.resize(kMost);
-  words.push_back(fmt::format("{} more", more));
-  return JoinWords(words);
-}
 
 template <std::size_t n>
 bool BeginsWithOne(const char* const (&heads)[n], const std::string& name) {
@@ -256,7 +247,7 @@ void RefuseOtherColumns(const CsvTable& table, const mjModel* model) {
     if (controls_have(static_cast<int>(i)) || IsOfRun(table.names[i], model)) continue;
     Fail(table, table.header,
          fmt::format("column '{}' is no control of model '{}', which has {}", table.names[i], ModelName(model),
-                     FirstWords(ControlNames(model))));
+                     FirstWords(ControlNames(model), kMostNamed)));
   }
 }
 
@@ -285,7 +276,7 @@ TimeSeries SeriesOf(const CsvTable& table, const std::vector<std::string>& names
     Fail(
         table, table.header,
         fmt::format(
-            "the header has no column '{}', it has {}{}", missing[0], FirstWords(table.names),
+            "the header has no column '{}', it has {}{}", missing[0], FirstWords(table.names, kMostNamed),
             static_cast<int>(missing.size()) < n ? "" : "; in order are columns without a header, or called u0, u1 …"));
   }
   if (!missing.empty()) {

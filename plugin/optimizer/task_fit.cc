@@ -339,10 +339,8 @@ Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
   Task task = ParseWrittenTask(WriteFit(model_path, options, "", &unused), model_path);
   if (!unused.empty()) {
     constexpr std::size_t kMost = 8;
-    const std::size_t more = unused.size() - std::min(unused.size(), kMost);
-    unused.resize(unused.size() - more);
-    if (more > 0) unused.push_back(fmt::format("{} more", more));
-    task.warnings.push_back(fmt::format("{}: of its columns nothing takes {}", options.motion, JoinWords(unused)));
+    task.warnings.push_back(
+        fmt::format("{}: of its columns nothing takes {}", options.motion, FirstWords(std::move(unused), kMost)));
   }
   if (task.model->nu > 0 && options.controls.empty() && task.text.find("<guess") == std::string::npos) {
     task.warnings.push_back(options.motion + " has no controls (columns such as " +

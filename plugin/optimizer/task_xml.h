@@ -122,6 +122,8 @@ std::string Suggestion(const std::string& name, const std::vector<std::string>& 
 /// "3 entries", "1 entry"; "a, b and c", without a last word "a, b, c".
 std::string Count(long n, const std::string& noun);
 std::string JoinWords(const std::vector<std::string>& words, const std::string& last = "and");
+/// The first of them: "a, b and 7 more".
+std::string FirstWords(std::vector<std::string> words, std::size_t most);
 
 }  // namespace costate
 
