@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/element.h"
+#include "core/name.h"
 #include "support/engine_test.h"
 
 namespace costate {
@@ -106,6 +107,13 @@ TEST_F(NameTest, ElementsAreFoundByTheNamesThatErrorsList) {
   EXPECT_ERROR(FindNamed(model.get(), mjOBJ_SITE, "site", "1"), code, "has no site '1' (it has tip");
   EXPECT_ERROR(FindNamed(model.get(), mjOBJ_CAMERA, "camera", "top"), code, "(it has no cameras)");
   EXPECT_ERROR(FindNamedOrNumbered(model.get(), mjOBJ_SITE, "site", "99"), code, "there is no site 99", "has 1");
+}
+
+TEST_F(NameTest, WhatIsInsideBracketsMayHaveBrackets) {
+  EXPECT_EQ(Inside("qpos[root].x"), "root");
+  EXPECT_EQ(Inside("ctrl[a]b[c]"), "a]b[c");
+  EXPECT_EQ(Inside("ctrl"), "ctrl");
+  EXPECT_EQ(Inside("]["), "][");
 }
 
 TEST_F(NameTest, NearestNameForgivesTyposAndWhatIsLeftOut) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/joint.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -83,6 +84,26 @@ TEST_F(StateTest, RetractUndoesDifferenceForEveryJointType) {
     const VectorXd back = Retract(model.get(), x0, Difference(model.get(), x1, x0));
     EXPECT_TRUE(MatricesNear(back, x1, 1e-14, StateNames(model.get()))) << seed;
   }
+}
+
+// those of quaternions turn them
+TEST_F(StateTest, EachTangentEntryThatTurnsNothingAddsToOneOfTheState) {
+  const ModelPtr model = LoadModelFromString(kMixed);
+  const DataPtr data = MakeData(model.get());
+  const VectorXd x = GetState(model.get(), data.get());
+  int turn = 0;
+  for (int i = 0; i < Dims(model.get()).ndx; ++i) {
+    VectorXd moved = x, dx = VectorXd::Zero(Dims(model.get()).ndx);
+    dx[i] = 0.25;
+    const int at = StateEntry(model.get(), i);
+    if (at < 0) {
+      ++turn;
+      continue;
+    }
+    moved[at] += dx[i];
+    EXPECT_TRUE(BitwiseEqual(Retract(model.get(), x, dx), moved)) << TangentNames(model.get())[i];
+  }
+  EXPECT_EQ(turn, 6);
 }
 
 TEST_F(StateTest, DifferenceTakesTheShorterRotation) {
