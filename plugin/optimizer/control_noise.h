@@ -24,7 +24,7 @@ VectorXd HalfRanges(const Limits& limits) {
 
 /// In which regularization counts controls (nu): half of each control's range where they are evidently of different
 /// units, the largest range more than 30 times the least, newtons beside radians; else empty: in their own.
-inline VectorXd ControlUnits(const Problem& problem) {
+inline VectorXd RegularizationUnits(const Problem& problem) {
   constexpr double kMixed = 30;
   const VectorXd half = HalfRanges(problem);
   const bool mixed = half.size() > 0 && half.minCoeff() > 0 && half.maxCoeff() > kMixed * half.minCoeff();

@@ -35,7 +35,7 @@ double CostUnit(const Problem& problem, const Trajectory& motion, const IlqrOpti
   SelectSensors(*problem.cost, problem.model, &derivative, &simulator);
   LqProblem lq;
   lq.knots.resize(static_cast<std::size_t>(problem.N));
-  lq.unit = ControlUnits(problem);
+  lq.unit = RegularizationUnits(problem);
   bool ok = true;
   CostExpansion expansion;
   simulator.LinearizeEach(motion, derivative, [&](int t, int, StepDerivative* d) {

@@ -13,7 +13,7 @@ Expander::Expander(const Problem& problem, Simulator* simulator, const Linearize
     : problem_(problem),
       simulator_(simulator),
       derivative_(derivative),
-      unit_(ControlUnits(problem)),
+      unit_(RegularizationUnits(problem)),
       bounded_((problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any()),
       forces_(problem, simulator->threads()),
       expansions_(static_cast<std::size_t>(simulator->threads())),

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "core/extremes.h"
+#include "core/lap.h"
 #include "optimizer/control_noise.h"
-#include "optimizer/lap.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/take_knot.h"
 
@@ -53,7 +52,7 @@ Fddp::Fddp(const Problem& problem, const IlqrOptions& options)
   costs_.resize(simulator_.threads());
   failed_.resize(N_ + 1);
   lq_.knots.resize(N_);
-  lq_.unit = ControlUnits(problem);
+  lq_.unit = RegularizationUnits(problem);
   control_weights_ = lq_.unit.size() > 0 ? VectorXd(lq_.unit.cwiseAbs2().cwiseInverse()) : VectorXd::Ones(dims.nu);
   lambda_.setZero(dims.ndx, N_ + 1);
   next_lambda_ = dx_ = lambda_;
@@ -86,7 +85,7 @@ SolveResult Fddp::Resume(int iterations, double tolerance, const IterationCallba
   linearized_ = false;
   floor_ = gained_ = 0;
   slow_ = 0;
-  expected_ = std::numeric_limits<double>::infinity();
+  expected_ = kInf;
   Remember();
   return Solve(callback);
 }
@@ -213,7 +212,7 @@ void Fddp::Accept(double alpha) {
   if (mode_ == Mode::kBarrier) barrier_.Move(now_.trajectory.U, du_, next_.U);
   std::swap(now_.trajectory, next_);
   now_.cost = next_cost_;
-  expected_ = now_.Gaps() > 0 ? std::numeric_limits<double>::infinity() : -direction_.Expected(1);
+  expected_ = now_.Gaps() > 0 ? kInf : -direction_.Expected(1);
   now_.gaps *= 1 - alpha;
   std::swap(lambda_, next_lambda_);
   linearized_ = false;
