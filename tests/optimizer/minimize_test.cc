@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
+
+#include "core/extremes.h"
 
 namespace costate {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 VectorXd Vector(std::initializer_list<double> values) {
   VectorXd v(static_cast<Eigen::Index>(values.size()));

@@ -6,12 +6,12 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/extremes.h"
 #include "rollout/models.h"
 
 namespace costate {
@@ -21,8 +21,6 @@ using Rollout = support::EngineTest;
 using RolloutPolicy = support::EngineTest;
 using ParallelFor = support::EngineTest;
 using SimulatorOptions = support::EngineTest;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // bounds that bind nothing
 VectorXd NoBound(const Dims& dims, double sign) { return VectorXd::Constant(dims.nu, sign * kInf); }
