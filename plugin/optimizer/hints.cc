@@ -12,7 +12,6 @@
 #include "core/lap.h"
 #include "optimizer/basin_hopping.h"
 #include "optimizer/take_knot.h"
-#include "optimizer/untouched.h"
 #include "rollout/knot_health.h"
 
 namespace costate {
