@@ -9,6 +9,7 @@
 #include <deque>
 #include <utility>
 
+#include "core/extremes.h"
 #include "core/lap.h"
 #include "optimizer/solver_checks.h"
 
@@ -87,7 +88,8 @@ class Minimizer {
   void Keep(double norm);
   VectorXd Clamp(const VectorXd& w) const { return w.cwiseMax(lower_).cwiseMin(upper_); }
   VectorXd ToZ(const VectorXd& w) const;
-  double Value(const VectorXd& w) { return f_(ToZ(w), nullptr); }
+  double Ask(const VectorXd& w, VectorXd* g) const;
+  double Value(const VectorXd& w) const { return Ask(w, nullptr); }
   double Gradient(const VectorXd& w, VectorXd* g);
   VectorXd Projected(const VectorXd& w, const VectorXd& g) const;
   bool Search(const VectorXd& direction, double first, VectorXd* w, double* value);
@@ -123,8 +125,16 @@ VectorXd Minimizer::ToZ(const VectorXd& w) const {
   return z;
 }
 
+// a step may overflow: no function need know a point that is not finite
+double Minimizer::Ask(const VectorXd& w, VectorXd* g) const {
+  const VectorXd z = ToZ(w);
+  if (z.allFinite()) return f_(z, g);
+  if (g) *g = VectorXd::Constant(z.size(), kNan);
+  return kNan;
+}
+
 double Minimizer::Gradient(const VectorXd& w, VectorXd* g) {
-  const double value = f_(ToZ(w), g);
+  const double value = Ask(w, g);
   *g = g->cwiseProduct(scale_);
   return value;
 }

@@ -26,7 +26,8 @@ struct MinimizeResult {
 /// Called with the state before the first (iteration 0) and after each step, and the point; false stops.
 using MinimizeCallback = std::function<bool(const IterationRecord&, const VectorXd& z)>;
 
-/// Minimizes f over lower ≤ z ≤ upper from z, clamped. Every point at which f is asked is within the bounds.
+/// Minimizes f over lower ≤ z ≤ upper from z, clamped. Every point at which f is asked is finite and within the
+/// bounds.
 /// @param scale  typical sizes: L-BFGS works on z / scale; gradient descent takes z as it is.
 /// @param curvature  of kGaussNewton, else unused.
 MinimizeResult Minimize(const SmoothFunction& f, VectorXd z, ConstVectorRef lower, ConstVectorRef upper,

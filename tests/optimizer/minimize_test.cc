@@ -199,6 +199,21 @@ TEST(Minimize, ARateTooLargeKeepsTheBestPoint) {
   EXPECT_EQ(result.value, result.initial_value);
 }
 
+// 100 · 1e308 is infinite: that is a step too far, and no point of the function, which may refuse it
+TEST(Minimize, AStepThatOverflowsIsOneTooFar) {
+  const SmoothFunction bowl = Bowl(Vector({100}));
+  const auto f = [&](const VectorXd& z, VectorXd* g) {
+    if (!z.allFinite()) throw Error(ErrorCode::kInvalidArgument, "z is not finite");
+    return bowl(z, g);
+  };
+  for (const DescentMethod method : {DescentMethod::kGradient, DescentMethod::kAdam}) {
+    const MinimizeResult result = Unbounded(f, Vector({0}), {.method = method, .iterations = 20, .rate = 1e308});
+    EXPECT_EQ(result.z[0], 0);
+    EXPECT_EQ(result.status, SolveStatus::kStalled) << result.message;
+    EXPECT_NE(result.message.find("the rate is too large"), std::string::npos) << result.message;
+  }
+}
+
 TEST(Minimize, InterruptionKeepsTheBestPoint) {
   const MinimizeResult result = Unbounded(Rosenbrock, Vector({-1.2, 1}), {},
                                           [](const IterationRecord& r, const VectorXd&) { return r.iteration < 5; });
