@@ -369,8 +369,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
   PrintWarnings(task.warnings);
   if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
   if (const std::string falls = FallsFreely(task.model.get()); !falls.empty()) PrintWarnings({falls});
-  const std::string folder = arguments.out.empty() ? FreeFolder(task) : arguments.out;
-  if (!arguments.no_save) CheckRunFolder(folder, arguments.force);
+  const std::string folder = arguments.no_save ? "" : arguments.out.empty() ? FreeFolder(task) : arguments.out;
+  if (!folder.empty()) CheckRunFolder(folder, arguments.force);
   const ModelPtr plant = LoadPlantFile(task, arguments.plant);
   const mjModel* m = plant ? plant.get() : task.model.get();
   MpcSimulation simulation;

@@ -501,8 +501,8 @@ int RunOptimize(const OptimizeOptions& options) {
   if (const std::string falls = FallsFreely(task.model.get()); !falls.empty()) PrintWarnings({falls});
   WarnOfOvershoot(task);
   const bool slow = WarnOfSlowDerivatives(task);
-  const std::string folder = options.out.empty() ? FreeFolder(task) : options.out;
-  if (!options.no_save) CheckRunFolder(folder, options.force);
+  const std::string folder = options.no_save ? "" : options.out.empty() ? FreeFolder(task) : options.out;
+  if (!folder.empty()) CheckRunFolder(folder, options.force);
   const mjModel* m = task.model.get();
   fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
              task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);

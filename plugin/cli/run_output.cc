@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "rollout/run_folder.h"
@@ -18,7 +19,8 @@ std::string FreeFolder(const Task& task) {
   }
   for (int n = 1;; n++) {
     const std::string folder = fmt::format("runs/{}-{}", name, n);
-    if (!std::filesystem::exists(folder)) return folder;
+    std::error_code ignored;  // a name that no folder can have is refused where one is made
+    if (!std::filesystem::exists(folder, ignored)) return folder;
   }
 }
 

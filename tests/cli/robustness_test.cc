@@ -248,6 +248,25 @@ TEST(CliRobustness, TriesTheOutputFolderBeforeOptimizing) {
   EXPECT_TRUE(fs::is_empty(folder.path() / "disk"));
 }
 
+// A task's name is the folder's, which a file system may not take: only where there is one it matters.
+TEST(CliRobustness, ATaskMayHaveALongName) {
+  TemporaryFolder folder;
+  folder.Write("p.xml", kPendulum);
+  const std::string task =
+      folder.Write("long.task.xml", "<task name='" + std::string(300, 'n') +
+                                        "' model='p.xml' horizon='0.1'><cost qpos='all' target='0.1'/></task>");
+  fs::create_directory(folder.path() / "runs");
+  support::ProcessOptions there;
+  there.folder = folder.path().string();
+  EXPECT_EQ(Costate({"mpc", task, "--no-save", "--time", "0.02"}, there).exit_code, 0);
+  EXPECT_FALSE(Has(Costate({"optimize", task, "--no-save", "--iterations", "2"}, there).err, "error"));
+  for (const char* command : {"optimize", "mpc"}) {
+    const ProcessResult result = Costate({command, task}, there);
+    EXPECT_TRUE(RefusedWith(result, "File name too long"));
+    EXPECT_FALSE(Has(result.err, "unexpected"));
+  }
+}
+
 // A limit on the size of files breaks off each of the run's files in turn.
 TEST(CliRobustness, LeavesNothingWhereverWritingBreaksOff) {
   TemporaryFolder folder;
