@@ -2,6 +2,8 @@
 #ifndef COSTATE_MJPC_H_
 #define COSTATE_MJPC_H_
 
+#include <costate/task.h>
+
 #include <string>
 #include <vector>
 
@@ -25,10 +27,11 @@ struct MjpcImport {
 /// @throws Error{kFile}, Error{kParse}: "task.xml:20: <user name='Height'>: …".
 MjpcImport ImportMjpcTask(const std::string& path, const std::string& residuals, const std::string& folder);
 
-/// Loads the task that was made of `text` and compares the size of every residual with its <user> sensor's dim.
+/// Compares the size of every residual of a task that was made of it with its <user> sensor's dim.
+/// @param path  as above.
 /// @throws Error{kParse}: "task.xml:20: <user name='Height'>: dim is 1, what 'r.xml' says it measures has 2
 /// components".
-void CheckMjpcImport(const std::string& path, const std::string& task_file);
+void CheckMjpcImport(const std::string& path, const Task& task);
 
 }  // namespace costate
 

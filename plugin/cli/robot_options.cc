@@ -38,20 +38,27 @@ void TakeHops(std::optional<int> hops, Task* task) {
   task->hopping.when_stuck = false;
 }
 
-Task LoadTaskOrReach(const std::string& input, const ReachOptions& options) {
-  if (!IsTaskFile(input)) return MakeReachTask(input, options);
+std::vector<std::string> Said(const ReachOptions& options) {
   const ReachOptions unsaid;
   std::vector<std::string> said;
   if (!options.start.empty()) said.push_back("--start");
   if (!options.goals.empty()) said.push_back("--goal");
   if (options.time != unsaid.time) said.push_back("--time");
   if (options.substeps != unsaid.substeps) said.push_back("--substeps");
-  if (said.empty()) return LoadTask(input);
+  return said;
+}
+
+std::string Belong(const std::vector<std::string>& said) {
   std::string names = said[0];
   for (std::size_t i = 1; i < said.size(); i++) names += (i + 1 < said.size() ? ", " : " and ") + said[i];
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      input + " is a task file: " + names + (said.size() == 1 ? " belongs" : " belong") + " to a robot without a task");
+  return names + (said.size() == 1 ? " belongs" : " belong");
+}
+
+Task LoadTaskOrReach(const std::string& input, const ReachOptions& options) {
+  if (!IsTaskFile(input)) return MakeReachTask(input, options);
+  const std::vector<std::string> said = Said(options);
+  if (said.empty()) return LoadTask(input);
+  throw Error(ErrorCode::kInvalidArgument, input + " is a task file: " + Belong(said) + " to a robot without a task");
 }
 
 CLI::Option* AddFitOptions(CLI::App* command, FitOptions* options) {

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace costate::cli {
 
@@ -20,6 +21,12 @@ void AddReachOptions(CLI::App* command, ReachOptions* options);
 /// Adds --hops; TakeHops puts it in the place of the task's <hopping>, where it is said.
 void AddHopsOption(CLI::App* command, std::optional<int>* hops);
 void TakeHops(std::optional<int> hops, Task* task);
+
+/// Which of these options say something else than by default: "--start", "--goal", "--time", "--substeps".
+std::vector<std::string> Said(const ReachOptions& options);
+
+/// "--start, --goal and --time belong", "--goal belongs". @param said  at least one.
+std::string Belong(const std::vector<std::string>& said);
 
 /// The task of a file, or of a robot and what it shall reach.
 /// @throws Error{kInvalidArgument} for a task file with options that say something else than by default.

@@ -6,10 +6,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/robot_options.h"
 #include "core/new_file.h"
+#include "optimizer/task_write.h"
 
 namespace costate::cli {
 namespace {
@@ -37,9 +40,9 @@ int RunImport(const TaskArguments& arguments) {
         "<cost>):\n";
     throw Error(ErrorCode::kInvalidArgument, text + import.form);
   }
+  CheckMjpcImport(arguments.file, ParseWrittenTask(import.text, arguments.output));
   WriteNewFile(arguments.output, import.text, arguments.force);
   for (const std::string& note : import.notes) fmt::print("note: {}\n", note);
-  CheckMjpcImport(arguments.file, arguments.output);
   fmt::print("written: {}\n\n", arguments.output);
   const Task task = LoadTask(arguments.output);
   PrintWarnings(task.warnings);
@@ -74,6 +77,10 @@ int RunRobot(const TaskArguments& arguments) {
     throw Error(ErrorCode::kInvalidArgument, "--goal and --fit are two tasks: give one of them");
   if (!fits && !arguments.fit.parameters.empty())
     throw Error(ErrorCode::kInvalidArgument, "--parameter needs --fit FILE: the motion to fit it to");
+  std::vector<std::string> reached = Said(arguments.reach);
+  std::erase(reached, "--start");
+  if (fits && !reached.empty())
+    throw Error(ErrorCode::kInvalidArgument, Belong(reached) + " to --goal: a fit lasts as long as its motion");
   FitOptions fit = arguments.fit;
   fit.start = arguments.reach.start;
   const auto text = [&](const std::string& folder) {
@@ -100,14 +107,14 @@ int RunTask(const TaskArguments& arguments) {
   if (!arguments.residuals.empty()) throw Error(ErrorCode::kInvalidArgument, "--residuals belongs to --import");
   const bool robot = !arguments.check && !IsTaskFile(arguments.file);
   if (robot) return RunRobot(arguments);
-  if (!arguments.output.empty() || !arguments.reach.goals.empty() || !arguments.reach.start.empty() ||
-      !arguments.fit.motion.empty() || !arguments.fit.parameters.empty()) {
-    if (!IsTaskFile(arguments.file)) {
-      throw Error(ErrorCode::kInvalidArgument, arguments.file + " is a robot: --check reads a task file, leave it out");
-    }
-    throw Error(ErrorCode::kInvalidArgument,
-                arguments.file + " is a task file: --goal, --fit, --parameter, --start and --output belong to a robot");
-  }
+  std::vector<std::string> said = Said(arguments.reach);
+  if (!arguments.fit.motion.empty()) said.push_back("--fit");
+  if (!arguments.fit.parameters.empty()) said.push_back("--parameter");
+  if (!arguments.output.empty()) said.push_back("--output");
+  if (!said.empty() && !IsTaskFile(arguments.file))
+    throw Error(ErrorCode::kInvalidArgument, arguments.file + " is a robot: --check reads a task file, leave it out");
+  if (!said.empty())
+    throw Error(ErrorCode::kInvalidArgument, arguments.file + " is a task file: " + Belong(said) + " to a robot");
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
   if (arguments.check) {

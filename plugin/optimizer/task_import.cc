@@ -382,9 +382,8 @@ MjpcImport ImportMjpcTask(const std::string& path, const std::string& residual_p
   return result;
 }
 
-void CheckMjpcImport(const std::string& path, const std::string& task_file) {
+void CheckMjpcImport(const std::string& path, const Task& task) {
   const MjpcTask mjpc = ReadMjpc(path);
-  const Task task = LoadTask(task_file);
   const auto& cost = dynamic_cast<const ResidualCost&>(*task.cost);
   for (const MjpcResidual& residual : mjpc.residuals) {
     for (const ResidualTerm& term : cost.terms()) {

@@ -55,8 +55,9 @@ costate::Task Import(const std::string& folder, const PeerTask& peer) {
   const std::string residuals = std::string(COSTATE_MODELS "/../tests/benchmark/mjpc/") + peer.name + ".xml";
   const std::string file = here / (std::string(peer.name) + ".task.xml");
   std::ofstream(file) << costate::ImportMjpcTask(source, residuals, here).text;
-  costate::CheckMjpcImport(source, file);
-  return costate::LoadTask(file);
+  costate::Task task = costate::LoadTask(file);
+  costate::CheckMjpcImport(source, task);
+  return task;
 }
 
 struct Outcome {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cli/program.h"
 #include "support/process.h"
@@ -119,11 +120,26 @@ TEST_F(TaskCommand, RefusesBadInputInOneSentence) {
   EXPECT_EQ(Run({}).exit_code, 2);
 }
 
+// what a task file or a fit has no use for is refused, as by optimize, mpc and train
+TEST_F(TaskCommand, TakesNoOptionSilently) {
+  const std::string file = folder_.Write("zoo.task.xml", ZooTask("<cost ctrl='all'/>"));
+  EXPECT_TRUE(RefusedWith(Run({file, "--time", "5", "--substeps", "3"}),
+                          "zoo.task.xml is a task file: --time and --substeps belong to a robot"));
+  EXPECT_TRUE(RefusedWith(Run({file, "--time", "5", "--check"}), "--time belongs to a robot"));
+  EXPECT_TRUE(RefusedWith(Run({file, "--start", "home", "--fit", "a.csv", "--parameter", "option/density"}),
+                          "--start, --fit and --parameter belong to a robot"));
+  const std::string robot = folder_.Write("robot.xml", kPendulum);
+  EXPECT_TRUE(RefusedWith(Run({robot, "--fit", "a.csv", "--parameter", "joint:hinge/damping", "--time", "5"}),
+                          "--time belongs to --goal: a fit lasts as long as its motion"));
+  EXPECT_TRUE(RefusedWith(Run({robot, "--substeps", "3", "--check"}), "is a robot: --check reads a task file"));
+}
+
 TEST_F(TaskCommand, ImportsATaskOfMujocoMpc) {
   const std::string source = folder_.Write(
       "mjpc.xml",
       "<mujoco><sensor><user name='Place' dim='1' user='0 2 0 1'/></sensor><worldbody><body><joint "
-      "name='j' type='slide'/><geom size='.1'/></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>");
+      "name='j' type='slide'/><joint name='k' type='slide' axis='1 0 0'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor joint='j'/></actuator></mujoco>");
   const std::string residuals =
       folder_.Write("residuals.xml", "<residuals><residual name='Place' qpos='j'/></residuals>");
   const ProcessResult asked = Run({source, "--import", "-o", folder_.File("out.xml")});
@@ -138,6 +154,16 @@ TEST_F(TaskCommand, ImportsATaskOfMujocoMpc) {
   EXPECT_EQ(Run({folder_.File("out.xml"), "--check"}).exit_code, 0);
   EXPECT_EQ(Run(command).exit_code, 2) << "an existing file stays";
   EXPECT_EQ(Run({source, "--import"}).exit_code, 2);
+
+  // what is said to be measured has another size: no file is left
+  const std::string two = folder_.Write("two.xml", "<residuals><residual name='Place' qpos='all'/></residuals>");
+  EXPECT_TRUE(RefusedWith(Run({source, "--import", "--residuals", two, "-o", folder_.File("wrong.xml")}),
+                          "<user name='Place'>: dim is 1, "));
+  EXPECT_FALSE(std::filesystem::exists(folder_.File("wrong.xml")));
+  const std::string both =
+      folder_.Write("both.xml", "<residuals><residual name='Place' qpos='j' qvel='j'/></residuals>");
+  EXPECT_TRUE(RefusedWith(Run({source, "--import", "--residuals", both, "-o", folder_.File("wrong.xml")}),
+                          "of the task written for " + folder_.File("wrong.xml") + ": <cost name='Place'>: "));
   EXPECT_EQ(Run({folder_.File("out.xml"), "--residuals", residuals}).exit_code, 2);
 }
 

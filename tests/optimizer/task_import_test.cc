@@ -76,8 +76,8 @@ TEST_F(Import, HasTheMeanCostOfTheOther) {
   const MjpcImport import = Of(source, kMeanings);
   ASSERT_TRUE(import.missing.empty());
   const std::string file = folder_.Write("tiny.task.xml", import.text);
-  CheckMjpcImport(source, file);
   const Task task = LoadTask(file);
+  CheckMjpcImport(source, task);
   EXPECT_EQ(task.N, 23);  // 0.35 / 0.015 + 1 rounded down: 24 knots
   EXPECT_TRUE(task.warnings.empty());
   EXPECT_EQ(task.model->opt.timestep, 0.015);
@@ -162,7 +162,7 @@ TEST_F(Import, ComparesSizes) {
   const MjpcImport import = Of(source, "<residuals><residual name='Upright' qpos='hinge'/></residuals>");
   const std::string file = folder_.Write("tiny.task.xml", import.text);
   try {
-    CheckMjpcImport(source, file);
+    CheckMjpcImport(source, LoadTask(file));
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(
