@@ -15,6 +15,7 @@
 #include "core/lap.h"
 #include "core/number.h"
 #include "optimizer/fit_bounds.h"
+#include "optimizer/task_start.h"
 #include "rollout/units.h"
 
 namespace costate::cli {
@@ -81,11 +82,16 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
   }
 }
 
+// @param side  -1 lower, 1 upper, 0 none
+const char* AtBound(int side) { return side < 0 ? ", at its lower bound" : side > 0 ? ", at its upper bound" : ""; }
+
 // what was found of the start, a line an entry that has moved
 void PrintStart(const Task& task, const DescentResult& result, const FitUncertainty& fit) {
   const mjModel* model = task.model.get();
   const std::vector<std::string> tangents = TangentNames(model), units = StateUnits(model);
   const VectorXd dx = Difference(model, result.x0, task.x0);
+  VectorXd lower, upper;
+  StartBounds(model, task.x0, &lower, &upper);
   constexpr int kMostStarts = 12;
   int shown = 0;
   std::size_t input = 0;
@@ -99,8 +105,8 @@ void PrintStart(const Task& task, const DescentResult& result, const FitUncertai
       continue;
     }
     const std::string& unit = units[static_cast<std::size_t>(at)];
-    fmt::print("  {:<24} {:.10g}{}{}, guess {:.10g}\n", name, result.x0[at], interval, unit == "1" ? "" : " " + unit,
-               task.x0[at]);
+    fmt::print("  {:<24} {:.10g}{}{}, guess {:.10g}{}\n", name, result.x0[at], interval, unit == "1" ? "" : " " + unit,
+               task.x0[at], AtBound(AtStartBound(dx[i], lower[i], upper[i])));
   }
   if (shown > kMostStarts) fmt::print("  … and {} more\n", shown - kMostStarts);
 }
@@ -118,10 +124,10 @@ void PrintSummary(const Task& task, const ParameterSet* parameters, const Descen
     const TaskParameter& p = task.inputs.parameters[k];
     const double value = result.theta[static_cast<Eigen::Index>(k)];
     const auto [lower, upper] = FitBounds(p, (*parameters)[static_cast<int>(k)], value);
-    const char* bound = value == lower ? ", at its lower bound" : value == upper ? ", at its upper bound" : "";
+    const int side = value == lower ? -1 : static_cast<int>(value == upper);
     const std::string& unit = (*parameters)[static_cast<int>(k)].unit;
     fmt::print("  {:<24} {:.10g}{}{}, guess {:.10g}{}\n", p.name, value, Interval(fit, input++),
-               unit == "1" ? "" : " " + unit, p.value, bound);
+               unit == "1" ? "" : " " + unit, p.value, AtBound(side));
   }
   PrintUncertainty(task, parameters, result, fit);
 }

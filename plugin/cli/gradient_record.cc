@@ -11,6 +11,7 @@
 #include "cli/run_output.h"
 #include "core/new_file.h"
 #include "core/number.h"
+#include "optimizer/task_start.h"
 #include "rollout/csv.h"
 #include "rollout/plot.h"
 
@@ -35,10 +36,14 @@ std::string InputsTable(const GradientReport& report) {
   const std::vector<std::string> tangents = TangentNames(model);
   const VectorXd dx = Difference(model, report.x0, task.x0);
   std::string text = "input,unit,guess,value,lower,upper,d loss / d input,standard error\n";
+  VectorXd lower, upper;
+  StartBounds(model, task.x0, &lower, &upper);
   std::size_t input = 0;
   for (int i : task.inputs.start) {
-    text += fmt::format("{},change,0,{},,,{},{}\n", QuotedCell(tangents[static_cast<std::size_t>(i)] + " of the start"),
-                        ExactText(dx[i]), ExactText(report.gradient->x0[i]), StandardError(report, input++));
+    text +=
+        fmt::format("{},change,0,{},{},{},{},{}\n", QuotedCell(tangents[static_cast<std::size_t>(i)] + " of the start"),
+                    ExactText(dx[i]), ExactText(lower[i]), ExactText(upper[i]), ExactText(report.gradient->x0[i]),
+                    StandardError(report, input++));
   }
   for (std::size_t k = 0; k < task.inputs.parameters.size(); k++) {
     const TaskParameter& p = task.inputs.parameters[k];

@@ -272,6 +272,15 @@ void StartBounds(const mjModel* m, const VectorXd& x0, VectorXd* lower, VectorXd
   }
 }
 
+int AtStartBound(double dx, double lower, double upper) {
+  // dx is taken of two states that are rounded
+  constexpr double kRounding = 1e-12;
+  const auto at = [&](double bound) {
+    return std::isfinite(bound) && std::abs(dx - bound) <= kRounding * std::max(1.0, std::abs(bound));
+  };
+  return at(lower) ? -1 : at(upper) ? 1 : 0;
+}
+
 FreeStart ReadFreeStart(const XmlElement* element, const mjModel* model, const VectorXd& x0) {
   FreeStart start;
   if (!element || !element->Has("free")) {

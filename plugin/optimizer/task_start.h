@@ -57,6 +57,9 @@ void CheckModel(const Task& task, bool names_inputs = false);
 /// theirs; a start that is outside need not come in.
 void StartBounds(const mjModel* model, const VectorXd& x0, VectorXd* lower, VectorXd* upper);
 
+/// At which of those bounds an entry that has changed by dx stands: -1 lower, 1 upper, 0 none.
+int AtStartBound(double dx, double lower, double upper);
+
 /// <start free="…" lower="…" upper="…">: nothing is free without it.
 FreeStart ReadFreeStart(const XmlElement* element, const mjModel* model, const VectorXd& x0);
 

@@ -12,6 +12,7 @@
 #include "optimizer/fit_bounds.h"
 #include "optimizer/input_tangent.h"
 #include "optimizer/task_inputs.h"
+#include "optimizer/task_start.h"
 
 namespace costate {
 namespace {
@@ -29,10 +30,16 @@ double TypicalSize(const Task& task, std::size_t input) {
 }
 
 // the inputs that no bound holds
-std::vector<int> FreeInputs(const Task& task, const ParameterSet* parameters) {
+std::vector<int> FreeInputs(const Task& task, const ParameterSet* parameters, const VectorXd& x0) {
   const int starts = static_cast<int>(task.inputs.start.size());
+  const VectorXd dx = Difference(task.model.get(), x0, task.x0);
+  VectorXd start_lower, start_upper;
+  StartBounds(task.model.get(), task.x0, &start_lower, &start_upper);
   std::vector<int> free;
-  for (int i = 0; i < starts; i++) free.push_back(i);
+  for (int i = 0; i < starts; i++) {
+    const int entry = task.inputs.start[static_cast<std::size_t>(i)];
+    if (AtStartBound(dx[entry], start_lower[entry], start_upper[entry]) == 0) free.push_back(i);
+  }
   for (int k = 0; k < static_cast<int>(task.inputs.parameters.size()); k++) {
     const TaskParameter& p = task.inputs.parameters[static_cast<std::size_t>(k)];
     const double value = parameters->Get()[k];
@@ -236,7 +243,7 @@ FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* paramet
   }
 
   const std::vector<FitTerm> terms = FitTerms(model, *cost, motion, simulator.knot_time(), &out);
-  const std::vector<int> free = FreeInputs(task, parameters);
+  const std::vector<int> free = FreeInputs(task, parameters, x0);
   const auto p = static_cast<Eigen::Index>(free.size());
   if (p == 0) {
     out.why_not = "all that was fitted stands at its bounds";

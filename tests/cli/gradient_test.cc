@@ -1,4 +1,5 @@
 // costate gradient, as a process: numbers with a closed form, agreement in contact, bad input.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "cli/program.h"
+#include "core/number.h"
 
 namespace costate {
 namespace {
@@ -107,6 +109,32 @@ TEST(CliGradient, DoesNotJudgeWhatGrowsBeyondAllSteps) {
   EXPECT_TRUE(Has(result.out, "exploding")) << result.out;
   EXPECT_FALSE(Has(result.out, "DISAGREE")) << result.out;
   EXPECT_TRUE(Has(result.out, "not judged")) << result.out;
+}
+
+// the film begins 3 cm beyond the joint's range, the guess 2 cm within
+TEST(CliGradient, SaysThatAStartIsAtItsBound) {
+  TemporaryFolder folder;
+  folder.Write("slide.xml",
+               "<mujoco><option timestep='.01' gravity='0 0 0'/><worldbody><body><joint name='x' type='slide' "
+               "range='-9 .32' limited='true'/><geom size='.1'/></body></worldbody></mujoco>");
+  std::string film = "time,qpos[x]";
+  for (int t = 0; t <= 50; t++) film += fmt::format("\n{},{}", 0.01 * t, 0.35 - 0.005 * t);
+  folder.Write("film.csv", film);
+  const std::string task =
+      folder.Write("task.xml",
+                   "<task model='slide.xml' horizon='0.5'><start qpos='0.3'/><gradient controls='none' start='all'/>"
+                   "<cost qpos='x' target='file:film.csv'/></task>");
+  const std::string out = folder.File("run");
+  const ProcessResult result =
+      Costate({"gradient", task, "--descend", "gauss-newton", "--entries", "0", "--out", out, "--no-plots"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "qpos[x] of the start     0.32 m, guess 0.3, at its upper bound")) << result.out;
+  EXPECT_TRUE(Has(result.out, "qvel[x] of the start     -0.")) << result.out;
+  const std::string table = support::ReadFile(out + "/inputs.csv");
+  EXPECT_TRUE(
+      Has(table, ",change,0," + ExactText(0.32 - 0.3) + "," + ExactText(-9 - 0.3) + "," + ExactText(0.32 - 0.3)))
+      << table;
+  EXPECT_TRUE(Has(table, ",-inf,inf,")) << table;
 }
 
 TEST(CliGradient, DrawsTheWayBack) {

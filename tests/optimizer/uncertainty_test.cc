@@ -66,10 +66,10 @@ class Uncertainty : public support::EngineTest {
     VectorXd start, theta;
     FitUncertainty fit;
   };
-  Found Fit(const std::string& inputs, int knots = kRows - 1) {
+  Found Fit(const std::string& inputs, int knots = kRows - 1, DescentMethod method = DescentMethod::kLbfgs) {
     const Task task = MakeTask(inputs, knots);
     const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
-    const DescentResult result = Descend(task, parameters.get());
+    const DescentResult result = Descend(task, parameters.get(), {.method = method});
     return {result.x0, result.theta, EstimateUncertainty(task, parameters.get(), result.x0, result.U)};
   }
 
@@ -166,6 +166,21 @@ TEST_F(Uncertainty, WhatABoundHoldsHasNone) {
   // nothing is left to have one
   EXPECT_EQ(Fit("start='none'><parameter name='joint:x/stiffness' upper='22'/>").fit.why_not,
             "all that was fitted stands at its bounds");
+}
+
+// the film begins beyond the joint's range, where no start goes: what is held there is known as little as it is free
+TEST_F(Uncertainty, AStartAtItsBoundHasNone) {
+  folder_.Write("spring.xml",
+                "<mujoco><option timestep='.01' gravity='0 0 0'/><worldbody><body><joint name='x' type='slide' "
+                "range='-9 .32' limited='true'/><geom size='.1'/></body>"
+                "<body><joint type='slide'/><geom size='.1'/></body></worldbody></mujoco>");
+  Film([](double t) { return 0.35 - 0.5 * t; });
+  const Found found = Fit("start='qpos[x] qvel[x]'>", kRows - 1, DescentMethod::kGaussNewton);
+  ASSERT_EQ(found.fit.why_not, "");
+  EXPECT_EQ(found.start[0], 0.32);
+  EXPECT_TRUE(std::isnan(found.fit.deviation[0]));
+  EXPECT_GT(found.fit.deviation[1], 0);
+  EXPECT_TRUE(std::isfinite(found.fit.deviation[1]));
 }
 
 // gradients follow delays, tangents do not: a fit by gradients alone is found, Gauss-Newton says before its first step
