@@ -21,40 +21,46 @@ constexpr int kResumeSchema = 1;      ///< raised when what is written means som
 constexpr double kSameLength = 1e-9;  // relative: control intervals that differ by no more are the same
 constexpr double kSameStart = 1e-9;   // of starts that may move, which are taken apart and put together again
 
-// column by column; what is not finite becomes null
+// JSON has no number that is not finite: null, which is read as NaN
+ResumeJson ToJson(double number) { return std::isfinite(number) ? ResumeJson(number) : ResumeJson(); }
+double ToDouble(const ResumeJson& json) { return json.is_null() ? kNan : json.get<double>(); }
+
+ResumeJson ToList(const VectorXd& vector) {
+  ResumeJson list = ResumeJson::array();
+  for (const double number : vector) list.push_back(ToJson(number));
+  return list;
+}
+
+// column by column
 ResumeJson ToJson(const MatrixXd& matrix) {
   ResumeJson columns = ResumeJson::array();
-  for (Eigen::Index j = 0; j < matrix.cols(); ++j) {
-    columns.push_back(std::vector<double>(matrix.col(j).data(), matrix.col(j).data() + matrix.rows()));
-  }
+  for (Eigen::Index j = 0; j < matrix.cols(); ++j) columns.push_back(ToList(matrix.col(j)));
   return columns;
 }
 
 MatrixXd ToMatrix(const ResumeJson& columns, Eigen::Index rows) {
   MatrixXd matrix(rows, static_cast<Eigen::Index>(columns.size()));
   for (Eigen::Index j = 0; j < matrix.cols(); ++j) {
-    const std::vector<double> column = columns.at(static_cast<std::size_t>(j)).get<std::vector<double>>();
+    const ResumeJson& column = columns.at(static_cast<std::size_t>(j));
     if (static_cast<Eigen::Index>(column.size()) != rows) {
       throw Error(ErrorCode::kFile, fmt::format("a column has {} entries, expected {}", column.size(), rows));
     }
-    matrix.col(j) = Eigen::Map<const VectorXd>(column.data(), rows);
+    for (Eigen::Index i = 0; i < rows; ++i) matrix(i, j) = ToDouble(column.at(static_cast<std::size_t>(i)));
   }
   return matrix;
 }
 
-std::vector<double> ToList(const VectorXd& vector) { return {vector.begin(), vector.end()}; }
-
 // empty where the start was given
 VectorXd ReadX0(const ResumeJson& json, Eigen::Index nx) {
-  const auto x0 = json.value("x0", std::vector<double>());
+  const ResumeJson x0 = json.value("x0", ResumeJson::array());
   return x0.empty() ? VectorXd() : VectorXd(ToMatrix(ResumeJson::array({x0}), nx));
 }
 
 ResumeJson StateJson(const Task& task, const SolveState& state) {
   ResumeJson json = {{"solver", ToString(task.solver.type)},
-                     {"regularization", state.regularization},
-                     {"regularization_by_step", state.regularization_by_step},
-                     {"barrier", state.barrier},
+                     {"regularization", ToJson(state.regularization)},
+                     {"regularization_by_step", ToJson(state.regularization_by_step)},
+                     {"barrier", ToJson(state.barrier)},
                      {"U", ToJson(state.U)},
                      {"X", ToJson(state.X)},
                      {"x0", ToList(state.x0)},
@@ -64,9 +70,9 @@ ResumeJson StateJson(const Task& task, const SolveState& state) {
     const ConstraintInfo& info = task.constraints[i].info();
     constraints.push_back({{"name", info.name}, {"components", info.components}});
     if (state.multipliers.empty()) continue;
-    constraints.back().update({{"penalty", state.penalties[i]},
-                               {"residual", state.residuals.size() > 0 ? ResumeJson(state.residuals[i]) : ResumeJson()},
-                               {"token", state.tokens[i]},
+    constraints.back().update({{"penalty", ToJson(state.penalties[i])},
+                               {"residual", state.residuals.size() > 0 ? ToJson(state.residuals[i]) : ResumeJson()},
+                               {"token", ToJson(state.tokens[i])},
                                {"multipliers", ToJson(state.multipliers[static_cast<std::size_t>(i)])}});
   }
   json["constraints"] = constraints;
@@ -167,9 +173,9 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
   state.X = ToMatrix(json.at("X"), dims.nx);
   state.x0 = ReadX0(json, dims.nx);
   state.costates = ToMatrix(json.at("costates"), dims.ndx);
-  state.barrier = json.at("barrier");
-  state.regularization = json.at("regularization");
-  state.regularization_by_step = json.value("regularization_by_step", -1.0);
+  state.barrier = ToDouble(json.at("barrier"));
+  state.regularization = ToDouble(json.at("regularization"));
+  state.regularization_by_step = ToDouble(json.value("regularization_by_step", ResumeJson(-1.0)));
   const std::vector<ResumeJson> constraints = fit.Constraints(json.at("constraints"));
   // a motion back within constraints has none
   if (std::none_of(constraints.begin(), constraints.end(), [](const auto& c) { return c.contains("multipliers"); }))
@@ -180,8 +186,8 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
   state.tokens.resize(state.penalties.size());
   for (std::size_t i = 0; i < constraints.size(); ++i) {
     const Eigen::Index at = static_cast<Eigen::Index>(i);
-    state.penalties[at] = constraints[i].at("penalty");
-    state.tokens[at] = constraints[i].at("token");
+    state.penalties[at] = ToDouble(constraints[i].at("penalty"));
+    state.tokens[at] = ToDouble(constraints[i].at("token"));
     if (constraints[i].at("residual").is_null()) {
       state.residuals.resize(0);
     } else if (state.residuals.size() > at) {
@@ -189,6 +195,13 @@ SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
     }
   }
   return state;
+}
+
+SolveStatus ToStatus(const ResumeJson& json) {
+  const int status = json.get<int>(), last = static_cast<int>(SolveStatus::kTimeLimit);
+  if (status < 0 || status > last)
+    throw Error(ErrorCode::kFile, fmt::format("a status is {}, expected 0 to {}", status, last));
+  return static_cast<SolveStatus>(status);
 }
 
 FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task) {
@@ -199,13 +212,13 @@ FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task
   times.x0 = ReadX0(json, task.x0.size());
   times.multipliers = Multipliers(fit.Constraints(json.at("constraints")), task, "multipliers");
   for (const ResumeJson& trial : json.at("trials")) {
-    // what is infinite is null there
+    // what is not finite is infinite there
     const auto number = [&](const char* name) {
-      const ResumeJson& value = trial.at(name);
-      return value.is_null() ? kInf : value.get<double>();
+      const double value = ToDouble(trial.at(name));
+      return std::isnan(value) ? kInf : value;
     };
-    times.trials.push_back({trial.at("time"), number("cost"), number("violation"),
-                            static_cast<SolveStatus>(trial.at("status").get<int>()), trial.at("iterations")});
+    times.trials.push_back(
+        {trial.at("time"), number("cost"), number("violation"), ToStatus(trial.at("status")), trial.at("iterations")});
   }
   return times;
 }
@@ -249,8 +262,8 @@ std::string ResumeText(const Task& task, const SolveResult& result, const FreeTi
     }
     for (const FreeTimeTrial& t : timed->trials) {
       trials.push_back({{"time", t.time},
-                        {"cost", t.cost},
-                        {"violation", t.violation},
+                        {"cost", ToJson(t.cost)},
+                        {"violation", ToJson(t.violation)},
                         {"status", static_cast<int>(t.status)},
                         {"iterations", t.iterations}});
     }

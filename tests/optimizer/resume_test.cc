@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "support/engine_test.h"
@@ -270,6 +272,37 @@ TEST_F(ResumeTest, GoesOnWithNamesThatAreNotUtf8) {
   Task other = RailTask("<constraint name='la' qpos='sl\xeft' equals='1' when='end'/>", rail);
   EXPECT_ERROR(Resume(SaveRun(first, part), "run", &other), ErrorCode::kInvalidArgument,
                "constraint 'la' of the task is none of the run's");
+}
+
+// JSON has no such number: it is null, and read as what it says, no number
+TEST_F(ResumeTest, NumbersThatAreNotFiniteAreNoDamage) {
+  const Task first = RailTask(kThere);
+  SolveResult part = SolveUntil(first, 2);
+  part.state.multipliers[0](0, 1) = part.state.penalties[0] = part.state.regularization =
+      std::numeric_limits<double>::infinity();
+  Task second = RailTask(kThere);
+  Resume(SaveRun(first, part), "run", &second);
+  EXPECT_TRUE(std::isnan(second.state.multipliers[0](0, 1)));
+  EXPECT_TRUE(std::isnan(second.state.penalties[0]));
+  EXPECT_TRUE(std::isnan(second.state.regularization));
+  EXPECT_EQ(second.state.multipliers[0](0, 0), part.state.multipliers[0](0, 0));
+  EXPECT_EQ(second.state.U, part.state.U);
+}
+
+TEST_F(ResumeTest, RefusesAStatusThatIsNone) {
+  const std::string elements = std::string(kThere) + "<time shortest='0.4' longest='4'/>";
+  const Task first = RailTask(elements);
+  FreeTimeResult part = SolveFreeTime(
+      first.ToProblem(), first.U_guess, first.solver, first.constrained, first.free_time,
+      [](const IterationRecord& r) { return r.iteration < 2; }, nullptr);
+  part.trials.push_back({1, std::numeric_limits<double>::infinity(), 0, SolveStatus::kStalled, 3});
+  Task second = RailTask(elements);
+  Resume(SaveRun(first, part.result, &part), "run", &second);
+  EXPECT_TRUE(std::isinf(second.time_state.trials.back().cost));
+  EXPECT_EQ(second.time_state.trials.back().status, SolveStatus::kStalled);
+  part.trials.back().status = static_cast<SolveStatus>(9);
+  EXPECT_ERROR(Resume(SaveRun(first, part.result, &part), "run", &second), ErrorCode::kFile,
+               "run 'run': resume.json is damaged: a status is 9");
 }
 
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
