@@ -144,7 +144,7 @@ void Certifier::Rows() {
       const double loss = d_->efc_frictionloss[i],
                    edge = loss * d_->efc_R[i];  // |y| where the force reaches the loss
       Add(name, sticks ? "sticks" : "slides", "stick or slip", std::abs(std::abs(y_[i]) - edge),
-          dof ? (m_->jnt_type[m_->dof_jntid[id]] == mjJNT_SLIDE ? "m/s^2" : "rad/s^2") : "m/s^2", sticks);
+          std::string(dof ? DofUnit(id) : "m") + "/s^2", sticks);
     } else if (type == mjCNSTR_LIMIT_JOINT || type == mjCNSTR_LIMIT_TENDON) {
       const bool joint = type == mjCNSTR_LIMIT_JOINT, pushes = state == mjCNSTRSTATE_QUADRATIC;
       const std::string name = joint ? Name("limit", mjOBJ_JOINT, id) : Name("limit", mjOBJ_TENDON, id);
@@ -228,7 +228,7 @@ void Certifier::Limits() {
   }
 }
 
-void Certifier::Direction(const std::string& name, double velocity, const char* unit) {
+void Certifier::Direction(const std::string& name, double velocity, const std::string& unit) {
   Add(name,
       velocity > 0   ? "forwards"
       : velocity < 0 ? "backwards"
@@ -238,13 +238,13 @@ void Certifier::Direction(const std::string& name, double velocity, const char* 
 
 // (P1) quadratic ones under an implicit integrator, whose M' has |v|
 void Certifier::Dampers() {
-  const auto quadratic = [&](const std::string& name, const Damping& damping, double velocity, const char* unit) {
+  const auto quadratic = [&](const std::string& name, const Damping& damping, double velocity,
+                             const std::string& unit) {
     if (damping.poly[0] != 0) Direction(name, velocity, unit);
   };
   for (int i = 0; i < m_->nv; i++) {
-    const int joint = m_->dof_jntid[i], type = m_->jnt_type[joint];
-    const bool slides = type == mjJNT_SLIDE || (type == mjJNT_FREE && i < m_->jnt_dofadr[joint] + 3);
-    quadratic(Name("damping", mjOBJ_JOINT, joint), DofDamping(m_, i), d_->qvel[i], slides ? "m/s" : "rad/s");
+    quadratic(Name("damping", mjOBJ_JOINT, m_->dof_jntid[i]), DofDamping(m_, i), d_->qvel[i],
+              std::string(DofUnit(i)) + "/s");
   }
   for (int t = 0; t < m_->ntendon && m_->opt.integrator != mjINT_EULER; t++) {
     quadratic(Name("damping", mjOBJ_TENDON, t), TendonDamping(m_, t), d_->ten_velocity[t], "m/s");

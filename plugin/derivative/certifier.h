@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/joint.h"
 #include "derivative/onset.h"
 
 namespace costate {
@@ -35,6 +36,11 @@ class Certifier {
   std::string Name(const char* what, int type, int id) const {
     return std::string(what) + " of " + ElementName(m_, type, id);
   }
+  const char* DofUnit(int dof) const {
+    const int joint = m_->dof_jntid[dof], type = m_->jnt_type[joint];
+    const bool turns = type == mjJNT_HINGE || dof - m_->jnt_dofadr[joint] >= JointLinearDofs(type);
+    return turns ? "rad" : "m";
+  }
   const char* Unit(int joint) const { return m_->jnt_type[joint] == mjJNT_SLIDE ? "m" : "rad"; }
   static std::pair<int, int> Objects(const mjContact& contact) {
     return {ContactObject(contact, 0), ContactObject(contact, 1)};
@@ -52,7 +58,7 @@ class Certifier {
   void Impedances();
   std::string RowName(int row) const;
   void Limits();
-  void Direction(const std::string& name, double velocity, const char* unit);
+  void Direction(const std::string& name, double velocity, const std::string& unit);
   void Dampers();
   void Reversals();
   void Cutoffs();

@@ -576,6 +576,22 @@ TEST_F(CertificateTest, ALightBodySlipsUnderANudge) {
   }
 }
 
+// along a free joint friction holds forces in three directions and torques about three
+TEST_F(CertificateTest, FrictionLossOfAFreeJointIsInTheUnitsOfItsDofs) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option gravity="0 0 0"/><worldbody><body><joint name="j" type="free" frictionloss=".3"/>
+    <geom size=".1" mass="1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  int linear = 0, angular = 0;
+  for (const Switch& s : Certify(model.get(), data.get()).switches) {
+    if (s.name != "friction loss of j") continue;
+    linear += s.unit == "m/s^2";
+    angular += s.unit == "rad/s^2";
+  }
+  EXPECT_EQ(linear, 3);
+  EXPECT_EQ(angular, 3);
+}
+
 // what two motors pull at a tendon together is held at its limit; a sensor holds its cutoff
 TEST_F(CertificateTest, TendonsForcesAndSensorsValuesAreFarFromWhereTheyAreHeld) {
   const ModelPtr model =
