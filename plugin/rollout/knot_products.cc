@@ -26,7 +26,7 @@ bool KnotProducts::Take(StepStatus status, const Coverage& coverage) {
   status_ = status;
   for (const TermCoverage& term : coverage.terms) {
     if (term.level > Level::kAnalytic) differenced_[term.term.starts_with("parameter")] = true;
-    if (!term.reason.starts_with("no derivative")) continue;
+    if (!term.IsOpen()) continue;
     for (int k = 0; k < static_cast<int>(open_.size()); ++k) {
       if (term.term == "parameter " + (*parameters_)[k].name) open_[static_cast<std::size_t>(k)] = 1;
     }
