@@ -7,22 +7,6 @@
 #include "core/did_you_mean.h"
 
 namespace costate {
-namespace {
-
-constexpr std::size_t kMostListed = 10;  // names in an error
-
-// ", did you mean 'home'?", or what there is
-std::string ElementHint(const char* what, const std::string& name, std::vector<std::string> names) {
-  if (names.empty()) return fmt::format(" (it has no {}s)", what);
-  const std::string meant = DidYouMean(name, names);
-  if (!meant.empty()) return meant;
-  const std::size_t count = names.size();
-  if (count > kMostListed) names.resize(kMostListed);
-  return fmt::format(" (it has {}{})", fmt::join(names, ", "),
-                     count > kMostListed ? fmt::format(" and {} more", count - kMostListed) : "");
-}
-
-}  // namespace
 
 int ElementCount(const mjModel* m, int type) {
   switch (type) {
@@ -48,7 +32,7 @@ std::vector<std::string> ElementNames(const mjModel* model, int type) {
 }
 
 int ElementId(const mjModel* model, int type, const std::string& name) {
-  int id = mj_name2id(model, type, name.c_str());
+  int id = name.empty() ? -1 : mj_name2id(model, type, name.c_str());
 
   // one without a name as messages and tables call it
   for (int i = 0; id < 0 && i < ElementCount(model, type); ++i) {
@@ -60,21 +44,24 @@ int ElementId(const mjModel* model, int type, const std::string& name) {
 int FindNamed(const mjModel* model, int type, const char* what, const std::string& name, const std::string& on) {
   const int id = ElementId(model, type, name);
   if (id >= 0) return id;
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}model '{}' has no {} '{}'{}", on, ModelName(model), what,
-                                                       name, ElementHint(what, name, ElementNames(model, type))));
+  const std::vector<std::string> names = ElementNames(model, type);
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{}model '{}' has no {} '{}'{}", on, ModelName(model), what, name,
+                          names.empty() ? " (it has none)" : Suggestion(name, names)));
 }
 
-int FindNamedOrNumbered(const mjModel* model, int type, const char* what, const std::string& name) {
+int FindNamedOrNumbered(const mjModel* model, int type, const char* what, const std::string& name,
+                        const std::string& on) {
   int number = -1;
   const char* end = name.data() + name.size();
   const auto [last, code] = std::from_chars(name.data(), end, number);
   if (code != std::errc() || last != end || number < 0 || ElementId(model, type, name) >= 0) {
-    return FindNamed(model, type, what, name);
+    return FindNamed(model, type, what, name, on);
   }
   const int count = ElementCount(model, type);
   if (number < count) return number;
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("there is no {} {}: model '{}' has {}", what, name, ModelName(model), count));
+              fmt::format("{}there is no {} {}: model '{}' has {}", on, what, name, ModelName(model), count));
 }
 
 }  // namespace costate

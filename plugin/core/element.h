@@ -25,7 +25,8 @@ int ElementId(const mjModel* model, int type, const std::string& name);
 int FindNamed(const mjModel* model, int type, const char* what, const std::string& name, const std::string& on = "");
 
 /// Likewise, of a name that no element has also by number, from 0.
-int FindNamedOrNumbered(const mjModel* model, int type, const char* what, const std::string& name);
+int FindNamedOrNumbered(const mjModel* model, int type, const char* what, const std::string& name,
+                        const std::string& on = "");
 
 }  // namespace costate
 

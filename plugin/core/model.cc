@@ -1,18 +1,19 @@
 #include "core/model.h"
 
+#include <fmt/format.h>
 #include <mujoco/mjxmacro.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <span>
 #include <system_error>
 
 #include "core/check.h"
 #include "core/engine_guard.h"
 #include "core/plugin_library.h"
+#include "core/read_file.h"
 
 namespace costate {
 namespace {
@@ -27,36 +28,17 @@ constexpr int kMjbVersion = 3;
 constexpr char kNobodyHasPlugin[] =
     "which no library that was loaded has: costate --plugin FILE loads one, in code mj_loadPluginLibrary";
 
-bool HasExtension(const std::string& path, const std::string& extension) {
-  std::string end = std::filesystem::path(path).extension().string();
-  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return std::tolower(c); });
-  return end == extension;
-}
-
-// missing files, folders, devices and files without permission, before the engine sees them
-void CheckReadable(const std::string& path) {
+// before the engine sees it; of a folder that is a run, which file is meant
+void CheckModelFile(const std::string& path) {
   std::error_code code;
-  const auto status = std::filesystem::status(path, code);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    throw Error(ErrorCode::kFile, "model file '" + path + "' does not exist");
+  const std::filesystem::path folder(path);
+  if (std::filesystem::is_directory(folder, code) && std::filesystem::exists(folder / "record.json", code)) {
+    const bool task = std::filesystem::exists(folder / "task.xml", code);
+    throw Error(ErrorCode::kFile, "'" + path + "' is a saved run, its " +
+                                      (task ? "task is '" + (folder / "task.xml").string() + "'"
+                                            : "model is '" + (folder / "model.mjb").string() + "'"));
   }
-  if (code) throw Error(ErrorCode::kFile, "model file '" + path + "' cannot be read: " + code.message());
-  if (std::filesystem::is_directory(status)) {
-    const std::filesystem::path folder(path);
-    const bool run = std::filesystem::exists(folder / "record.json", code);
-    const bool task = run && std::filesystem::exists(folder / "task.xml", code);
-    throw Error(ErrorCode::kFile, "'" + path + "' is " +
-                                      (task  ? "a saved run, its task is '" + (folder / "task.xml").string() + "'"
-                                       : run ? "a saved run, its model is '" + (folder / "model.mjb").string() + "'"
-                                             : "a folder, not a model file"));
-  }
-  if (!std::filesystem::is_regular_file(status)) {
-    throw Error(ErrorCode::kFile, "'" + path + "' is not a regular file: a model cannot be read from a pipe or device");
-  }
-  errno = 0;
-  if (!std::ifstream(path, std::ios::binary)) {
-    throw Error(ErrorCode::kFile, "model file '" + path + "' cannot be read: " + std::strerror(errno));
-  }
+  CheckReadable(path, "model file '" + path + "'");
 }
 
 std::string VersionText(int version) {
@@ -69,12 +51,6 @@ std::string VersionText(int version) {
 void Append(std::vector<std::string> from, std::vector<std::string>* to) {
   if (to == nullptr) return;
   for (std::string& text : from) to->push_back(std::move(text));
-}
-
-std::string Join(const std::vector<std::string>& texts) {
-  std::string joined;
-  for (const std::string& text : texts) joined += (joined.empty() ? "" : "; ") + text;
-  return joined;
 }
 
 // the engine's texts run over several lines and end in blanks: one line
@@ -93,7 +69,7 @@ std::string WithName(const std::string& name, const std::string& text) {
 
 // The engine believes the sizes at the beginning of an .mjb and allocates by them, whatever they are: they must account
 // for the number of bytes that follow.
-void CheckBinarySize(const std::vector<unsigned char>& bytes) {
+void CheckBinarySize(std::span<const unsigned char> bytes) {
   mjModel shell = {};
   std::size_t position = kMjbHeader * sizeof(int);
   bool complete = true;
@@ -142,7 +118,7 @@ void SetPluginSlots(const std::vector<std::string>& plugins, mjModel* model, con
   }
 }
 
-ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string& name,
+ModelPtr ParseBinary(std::span<const unsigned char> bytes, const std::string& name,
                      const std::vector<std::string>* plugins = nullptr) {
   int header[kMjbHeader] = {};
   if (bytes.size() < sizeof(header)) throw Error(ErrorCode::kFile, name + " is damaged: it has no complete header");
@@ -160,7 +136,7 @@ ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string&
   try {
     CheckBinarySize(bytes);
     model.reset(mj_loadModelBuffer(bytes.data(), static_cast<mjtSize>(bytes.size())));
-    if (!model) reason = Join(guard.TakeWarnings());
+    if (!model) reason = fmt::format("{}", fmt::join(guard.TakeWarnings(), "; "));
   } catch (const Error& error) {
     reason = error.what();
   }
@@ -168,11 +144,6 @@ ModelPtr ParseBinary(const std::vector<unsigned char>& bytes, const std::string&
   if (plugins) SetPluginSlots(*plugins, model.get(), name);
   CheckPluginSlots(model.get(), name);
   return model;
-}
-
-std::vector<unsigned char> ReadBytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 // parses; exactly one of path and text is given
@@ -207,9 +178,15 @@ Dims::Dims(const mjModel* model)
       ndx(2 * nv + na),
       ns(static_cast<int>(model->nsensordata)) {}
 
+bool IsCompiledModel(const std::string& path) {
+  std::string end = std::filesystem::path(path).extension().string();
+  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return std::tolower(c); });
+  return end == ".mjb";
+}
+
 SpecPtr LoadSpec(const std::string& path, std::vector<std::string>* warnings) {
-  CheckReadable(path);
-  if (HasExtension(path, ".mjb")) {
+  CheckModelFile(path);
+  if (IsCompiledModel(path)) {
     throw Error(ErrorCode::kUnsupported,
                 "'" + path + "' is a compiled model: nothing can be added to it; give its MJCF file");
   }
@@ -233,9 +210,10 @@ ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::st
 }
 
 ModelPtr LoadModel(const std::string& path, std::vector<std::string>* warnings) {
-  if (HasExtension(path, ".mjb")) {
-    CheckReadable(path);
-    return ParseBinary(ReadBytes(path), "'" + path + "'");
+  if (IsCompiledModel(path)) {
+    CheckModelFile(path);
+    const std::string bytes = ReadFile(path, "model file '" + path + "'");
+    return ParseBinary({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}, "'" + path + "'");
   }
   const SpecPtr spec = LoadSpec(path, warnings);
   return CompileModel(spec.get(), path, warnings);
@@ -277,7 +255,9 @@ ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes, const std::ve
 DataPtr MakeData(const mjModel* model) {
   EngineGuard guard;
   DataPtr data(mj_makeData(NotNull(model)));
-  if (!data) throw Error(ErrorCode::kEngine, "the engine could not make data: " + Join(guard.TakeWarnings()));
+  if (!data)
+    throw Error(ErrorCode::kEngine,
+                fmt::format("the engine could not make data: {}", fmt::join(guard.TakeWarnings(), "; ")));
   return data;
 }
 

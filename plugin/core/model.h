@@ -9,6 +9,9 @@
 
 namespace costate {
 
+/// Does the file's name say that it is a compiled model (.mjb, in letters of either case)?
+bool IsCompiledModel(const std::string& path);
+
 /// DeserializeModel of bytes that another process may have written: they hold plugins by the order in which that one
 /// came to know them, `plugins` (PluginNames of core/plugin_library.h) by name.
 /// @throws Error{kUnsupported} for a plugin that nobody has loaded and the engine does not bring.

@@ -73,13 +73,9 @@ class TemporaryFile {
     if (close(file) != 0) Fail();
 
     // without force an existing file wins even when it appeared meanwhile
-    int failed = -1;
-    if (!force) {
-      failed = renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
-      if (failed && errno == EEXIST) FailExists(path_);
-      if (failed && errno != EINVAL && errno != ENOSYS) Fail();
-    }
-    if (failed && std::rename(name_.c_str(), path_.c_str()) != 0) Fail();
+    errno = force ? (std::rename(name_.c_str(), path_.c_str()) == 0 ? 0 : errno) : RenameToNew(name_, path_);
+    if (!force && errno == EEXIST) FailExists(path_);
+    if (errno != 0) Fail();
     renamed_ = true;
   }
 
@@ -94,6 +90,29 @@ class TemporaryFile {
 };
 
 }  // namespace
+
+bool CannotRenameSo(int error) { return error == EINVAL || error == ENOSYS || error == ENOTSUP; }
+
+int RenameToNew(const std::string& from, const std::string& to, int skip) {
+  if (skip < 1) {
+    if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+    if (!CannotRenameSo(errno)) return errno;
+  }
+  if (skip < 2) {
+    if (link(from.c_str(), to.c_str()) == 0) {
+      unlink(from.c_str());
+      return 0;
+    }
+    if (!CannotRenameSo(errno) && errno != EPERM) return errno;  // EPERM: it has no links
+  }
+  const int taken = open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (taken < 0) return errno;
+  close(taken);
+  if (std::rename(from.c_str(), to.c_str()) == 0) return 0;
+  const int error = errno;
+  unlink(to.c_str());
+  return error;
+}
 
 void CheckWritable(const std::string& path, bool force) {
   std::error_code ignored;

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "core/model.h"
 #include "derivative/level_words.h"
 #include "optimizer/made_servo.h"
 #include "optimizer/task_constraint.h"
@@ -268,7 +269,7 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
                                             std::vector<ConstraintDraft>* constraints, Task* task) {
   // the spec, or a compiled model to which nothing can be added
   SpecPtr spec;
-  const bool compiled = std::filesystem::path(task->model_file).extension() == ".mjb";
+  const bool compiled = IsCompiledModel(task->model_file);
   try {
     if (compiled) {
       task->model = LoadModel(task->model_file, &task->warnings);

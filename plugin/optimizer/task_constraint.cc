@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/element.h"
 #include "core/extremes.h"
 #include "core/joint.h"
 #include "optimizer/constraint_terms.h"
@@ -170,7 +171,7 @@ std::vector<int> SelectJoints(const XmlElement& element, const mjModel* model, b
     return joints;
   }
   for (const std::string& name : SplitNames(text, names)) {
-    const int j = mj_name2id(model, mjOBJ_JOINT, name.c_str());
+    const int j = ElementId(model, mjOBJ_JOINT, name);
     if (j < 0) element.Fail(fmt::format("no joint '{}'{}", name, Suggestion(name, names)));
     const int type = model->jnt_type[j];
     if (ranges && !model->jnt_limited[j])

@@ -12,6 +12,7 @@
 #include "core/extremes.h"
 #include "core/name.h"
 #include "core/number.h"
+#include "core/read_file.h"
 #include "optimizer/task_xml.h"
 #include "rollout/record_format.h"
 
@@ -126,7 +127,7 @@ std::istringstream Open(CsvTable* table) {
       throw Error(ErrorCode::kFile, fmt::format("folder '{}' is no saved run: it has no trajectory.csv", table->path));
     table->path = inside;
   }
-  return std::istringstream(ReadTextFile(table->path, "file"));
+  return std::istringstream(ReadFile(table->path, "file '" + table->path + "'"));
 }
 
 }  // namespace

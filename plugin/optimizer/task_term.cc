@@ -126,12 +126,7 @@ std::vector<Component> SelectWord(const XmlElement& element, const mjModel* mode
     }
     element.Fail(fmt::format("qpos {} is an entry of a quaternion; name the joint, and its components by index", word));
   }
-  std::vector<std::string> names;
-  for (int i = 0; i < (of_joint ? model->njnt : model->nactuator); ++i) {
-    const char* name = mj_id2name(model, type, i);
-    if (name && name[0]) names.push_back(name);
-  }
-  element.Fail(fmt::format("{}: no {} '{}'{}", vector, kind, word, Suggestion(word, names)));
+  element.Fail(fmt::format("{}: no {} '{}'{}", vector, kind, word, Suggestion(word, ElementNames(model, type))));
 }
 
 std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* model) {
@@ -156,7 +151,7 @@ std::vector<Component> SelectFromVector(const PieceDraft& piece, const mjModel* 
 }
 
 std::vector<Component> SensorComponents(const XmlElement& element, const std::string& sensor, const mjModel* model) {
-  const int id = mj_name2id(model, mjOBJ_SENSOR, sensor.c_str());
+  const int id = ElementId(model, mjOBJ_SENSOR, sensor);
   if (id < 0) {
     const std::vector<std::string> names = ElementNames(model, mjOBJ_SENSOR);
     element.Fail(

@@ -4,28 +4,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
-#include "core/did_you_mean.h"
 #include "core/extremes.h"
 #include "core/number.h"
+#include "core/read_file.h"
 
 namespace costate {
 namespace {
 
 constexpr char kBlanks[] = " \t\r\n";
-constexpr std::size_t kShortList = 12;  // names that an error message still lists
 
 std::string Trim(const std::string& text) {
   const std::size_t from = text.find_first_not_of(kBlanks);
   if (from == std::string::npos) return "";
   return text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
+}
+
+// of a folder that is a run, which file is meant
+std::string ReadTaskFile(const std::string& path) {
+  std::error_code code;
+  const std::string what = "task file '" + path + "'", task = (std::filesystem::path(path) / "task.xml").string();
+  if (std::filesystem::is_directory(path, code) && std::filesystem::exists(task, code))
+    throw Error(ErrorCode::kFile, what + " is a folder: a run, whose task is '" + task + "'");
+  return ReadFile(path, what);
 }
 
 }  // namespace
@@ -46,7 +50,7 @@ std::string XmlEscaped(const std::string& text) {
   return escaped;
 }
 
-XmlFile::XmlFile(const std::string& path) : XmlFile(ReadTextFile(path, "task file"), path) {}
+XmlFile::XmlFile(const std::string& path) : XmlFile(ReadTaskFile(path), path) {}
 
 XmlFile::XmlFile(std::string text, const std::string& path, const std::string& written_for)
     : path_(path), text_(std::move(text)), written_for_(written_for) {
@@ -206,27 +210,6 @@ std::string XmlElement::Says(const std::string& message) const {
 
 void XmlElement::Fail(const std::string& message, ErrorCode code) const { throw Error(code, Says(message)); }
 
-std::string ReadTextFile(const std::string& path, const std::string& kind) {
-  std::error_code code;
-  const std::filesystem::file_status status = std::filesystem::status(path, code);
-  const std::string name = kind + " '" + path + "'";
-  if (status.type() == std::filesystem::file_type::not_found) throw Error(ErrorCode::kFile, name + " does not exist");
-  if (code) throw Error(ErrorCode::kFile, name + " cannot be read: " + code.message());
-  if (std::filesystem::is_directory(status)) {
-    const std::filesystem::path task = std::filesystem::path(path) / "task.xml";
-    const bool run = std::filesystem::exists(task, code);
-    throw Error(ErrorCode::kFile,
-                name + " is a folder" + (run ? ": a run, whose task is '" + task.string() + "'" : ""));
-  }
-  if (!std::filesystem::is_regular_file(status)) {
-    throw Error(ErrorCode::kFile, name + " is not a regular file: it cannot be read from a pipe or device");
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::kFile, name + " cannot be read: " + std::strerror(errno));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 std::optional<TimeWindow> ParseWindow(const std::string& text) {
   const std::vector<std::string> pieces = SplitBlanks(text);
   const auto time = [](const std::string& piece) -> std::optional<double> {
@@ -284,35 +267,10 @@ std::vector<std::string> SplitTimed(const std::string& text) {
   return names;
 }
 
-std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates) {
-  const std::string meant = DidYouMean(name, candidates);
-  if (!meant.empty()) return meant;
-  if (candidates.size() <= kShortList) return candidates.empty() ? "" : " (there is " + JoinWords(candidates) + ")";
-  const auto end = candidates.begin() + kShortList;
-  return fmt::format(" (there is {} and {} more)", JoinWords({candidates.begin(), end}, ""), candidates.end() - end);
-}
-
 std::string Count(long n, const std::string& noun) {
   if (n == 1) return "1 " + noun;
   const bool y = !noun.empty() && noun.back() == 'y';
   return fmt::format("{} {}", n, y ? noun.substr(0, noun.size() - 1) + "ies" : noun + "s");
-}
-
-std::string JoinWords(const std::vector<std::string>& words, const std::string& last) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) text += i + 1 < words.size() || last.empty() ? ", " : " " + last + " ";
-    text += words[i];
-  }
-  return text;
-}
-
-std::string FirstWords(std::vector<std::string> words, std::size_t most) {
-  if (words.size() <= most) return JoinWords(words);
-  const std::size_t more = words.size() - most;
-  words.resize(most);
-  words.push_back(fmt::format("{} more", more));
-  return JoinWords(words);
 }
 
 }  // namespace costate

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/did_you_mean.h"
+
 namespace costate {
 
 class XmlElement;
@@ -94,9 +96,6 @@ struct AttributeEdit {
   std::string attribute, value;
 };
 
-/// A whole file. @param kind  "task file": stands in messages. @throws Error{kFile}.
-std::string ReadTextFile(const std::string& path, const std::string& kind);
-
 /// As it may stand between quotes of either kind, or as text.
 std::string XmlEscaped(const std::string& text);
 
@@ -116,14 +115,8 @@ std::vector<std::string> SplitNames(const std::string& text, const std::vector<s
 /// The same of names with times, "crouch@0 my stand@0.5": a name goes on up to the word with its time.
 std::vector<std::string> SplitTimed(const std::string& text);
 
-/// ", did you mean 'tip'?", or the candidates, " (there is a, b and c)", or "" without any.
-std::string Suggestion(const std::string& name, const std::vector<std::string>& candidates);
-
-/// "3 entries", "1 entry"; "a, b and c", without a last word "a, b, c".
+/// "3 entries", "1 entry".
 std::string Count(long n, const std::string& noun);
-std::string JoinWords(const std::vector<std::string>& words, const std::string& last = "and");
-/// The first of them: "a, b and 7 more".
-std::string FirstWords(std::vector<std::string> words, std::size_t most);
 
 }  // namespace costate
 

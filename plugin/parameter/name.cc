@@ -9,19 +9,7 @@
 namespace costate {
 namespace {
 
-std::string Join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-// ", did you mean 'hip'?", or the list when it is short
-std::string Hint(const std::string& name, const std::vector<std::string>& names, std::size_t longest = 24) {
-  const std::string meant = DidYouMean(name, names);
-  if (!meant.empty()) return meant;
-  if (names.empty()) return " (it has none)";
-  return names.size() <= longest ? " (there are " + Join(names) + ")" : "";
-}
+constexpr std::size_t kMostFields = 32;  // of kinds and fields nobody knows the names by heart: all are listed
 
 bool ToNumber(const std::string& text, int* number) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), *number);
@@ -66,23 +54,12 @@ ParameterName SplitName(const std::string& name) {
 int FindElement(const mjModel* m, const std::string& kind, const std::string& element, const std::string& name) {
   int object = 0;
   if (!ObjectOfKind(kind, &object))
-    Fail("'" + name + "': there are no parameters of a '" + kind + "'" + Hint(kind, Kinds()));
+    Fail("'" + name + "': there are no parameters of a '" + kind + "'" + Suggestion(kind, Kinds(), kMostFields));
   if (object < 0) {
     if (element.empty()) return 0;
     Fail("'" + name + "': option has no elements, the form is option/field");
   }
-  const int n = ElementCount(m, object);
-  if (const int id = element.empty() ? -1 : mj_name2id(m, object, element.c_str()); id >= 0) return id;
-  if (int number = 0; ToNumber(element, &number) && number >= 0) {
-    if (number < n) return number;
-    Fail("'" + name + "': model '" + ModelName(m) + "' has " + std::to_string(n) + " elements of kind " + kind +
-         ", counted from 0");
-  }
-  std::vector<std::string> names;
-  for (int i = 0; i < n; i++) {
-    if (const char* known = mj_id2name(m, object, i); known && known[0]) names.emplace_back(known);
-  }
-  Fail("'" + name + "': model '" + ModelName(m) + "' has no " + kind + " '" + element + "'" + Hint(element, names));
+  return FindNamedOrNumbered(m, object, kind.c_str(), element, "'" + name + "': ");
 }
 
 const Field* FindField(const mjModel* m, const std::string& kind, int id, const std::string& field,
@@ -94,7 +71,8 @@ const Field* FindField(const mjModel* m, const std::string& kind, int id, const 
   }
   if (kind == "option" && field == "timestep") Fail("'" + name + "': the time step is no parameter of the motion");
   const char* article = std::string("aeo").find(kind[0]) == std::string::npos ? "a " : "an ";
-  Fail("'" + name + "': " + article + kind + " has no parameter '" + field + "'" + Hint(field, FieldNames(kind), 32));
+  Fail("'" + name + "': " + article + kind + " has no parameter '" + field + "'" +
+       Suggestion(field, FieldNames(kind), kMostFields));
 }
 
 std::string FullName(const mjModel* m, const Field& field, int id, int index) {
@@ -113,7 +91,8 @@ std::vector<Parameter> ListParameters(const mjModel* m, const std::string& eleme
   const std::size_t colon = element.find(':');
   const std::string kind = element.substr(0, colon);
   int object = 0, begin = 0, end = 1;
-  if (!ObjectOfKind(kind, &object)) Fail("there are no parameters of a '" + kind + "'" + Hint(kind, Kinds()));
+  if (!ObjectOfKind(kind, &object))
+    Fail("there are no parameters of a '" + kind + "'" + Suggestion(kind, Kinds(), kMostFields));
   if (object >= 0) end = ElementCount(m, object);
   if (colon != std::string::npos) {
     begin = FindElement(m, kind, element.substr(colon + 1), element);

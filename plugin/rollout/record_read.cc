@@ -8,6 +8,7 @@
 
 #include "core/extremes.h"
 #include "core/model.h"
+#include "core/read_file.h"
 #include "rollout/csv.h"
 #include "rollout/record_format.h"
 
@@ -51,7 +52,7 @@ void RunReader::ReadJson() {
   if (!fs::exists(folder_, ignored)) Damaged("there is no such folder");
   if (!fs::is_directory(folder_, ignored)) Damaged("it is not a folder");
   if (!fs::exists(folder_ / kRecordFile, ignored)) Damaged("it is not a run, it has no record.json");
-  const std::string text = ReadWholeFile(folder_ / kRecordFile, what_ + kRecordFile);
+  const std::string text = costate::ReadFile(folder_ / kRecordFile, what_ + kRecordFile);
   json_ = Json::parse(text, nullptr, false);
   if (json_.is_discarded()) Damaged("record.json is cut off or is not JSON");
   if (!json_.is_object() || json_.value("format", Json()) != Json(kFormat)) {
@@ -79,7 +80,7 @@ void RunReader::CheckVersions() const {
 std::string RunReader::ReadFile(const std::string& name) const {
   for (const Json& file : json_.at("files")) {
     if (file.at("name").get<std::string>() != name) continue;
-    std::string bytes = ReadWholeFile(folder_ / name, what_ + name);
+    std::string bytes = costate::ReadFile(folder_ / name, what_ + name);
     const std::size_t expected = file.at("bytes").get<std::size_t>();
     if (bytes.size() < expected) Damaged(fmt::format("{} is cut off: {} of {} bytes", name, bytes.size(), expected));
     if (bytes.size() > expected || Sha256Of(bytes) != file.at("sha256").get<std::string>()) {

@@ -10,9 +10,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <system_error>
 #include <utility>
+
+#include "core/new_file.h"
 
 namespace costate {
 namespace {
@@ -37,8 +38,6 @@ void RemoveRun(const fs::path& path) {
   fs::remove(path / kRecordFile, ignored);
   fs::remove_all(path, ignored);
 }
-
-bool CannotRenameSo(int error) { return error == EINVAL || error == ENOSYS || error == ENOTSUP; }
 
 }  // namespace
 
@@ -190,20 +189,6 @@ void FileWriter::Close() {
   const bool closed = close(std::exchange(file_, -1)) == 0;
   if (!synced || !closed) folder_->Fail(name_, synced ? errno : sync_error);
   folder_->files_.push_back({name_, size_, hash_.Finish()});
-}
-
-std::string ReadWholeFile(const fs::path& path, const std::string& what) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw Error(ErrorCode::kFile, what + " is missing");
-  if (!fs::is_regular_file(status)) throw Error(ErrorCode::kFile, what + " is not a file");
-  const std::uintmax_t size = fs::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(error ? 0 : static_cast<std::size_t>(size), '\0');
-  if (error || !file || !file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
-    throw Error(ErrorCode::kFile, what + " cannot be read: " + Reason(error ? error.value() : errno ? errno : EIO));
-  }
-  return bytes;
 }
 
 }  // namespace costate

@@ -79,9 +79,6 @@ class FileWriter {
   Sha256 hash_;
 };
 
-/// A whole file. @throws Error{kFile}: "WHAT is missing", "WHAT cannot be read: Permission denied".
-std::string ReadWholeFile(const std::filesystem::path& path, const std::string& what);
-
 }  // namespace costate
 
 #endif  // COSTATE_ROLLOUT_RUN_FOLDER_H_

@@ -137,7 +137,7 @@ TEST_F(CliReplay, NamesEachKindOfDamage) {
   folder_.Write("run/trajectory.csv", edited);
   EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "trajectory.csv was changed after it was written"));
   fs::remove(run_ + "/trajectory.csv");
-  EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "trajectory.csv is missing"));
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_}), "trajectory.csv does not exist"));
   folder_.Write("run/trajectory.csv", table);
 
   std::string newer = json;

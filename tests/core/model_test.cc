@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
+#include "core/model.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/random_state.h"
@@ -40,6 +42,12 @@ TEST_F(ModelTest, LoadsMjcfUrdfAndBinary) {
   mj_saveModel(arm.get(), folder.File("arm.mjb").c_str(), nullptr, 0);
   const ModelPtr binary = LoadModel(folder.File("arm.mjb"));
   EXPECT_EQ(SerializeModel(binary.get()), SerializeModel(arm.get()));
+
+  // in letters of either case
+  std::filesystem::rename(folder.File("arm.mjb"), folder.File("ARM.MJB"));
+  EXPECT_EQ(SerializeModel(LoadModel(folder.File("ARM.MJB")).get()), SerializeModel(arm.get()));
+  EXPECT_TRUE(IsCompiledModel("a/b.Mjb"));
+  EXPECT_FALSE(IsCompiledModel("a.mjb/b.xml"));
 }
 
 TEST_F(ModelTest, FindsAssetsAndIncludesBesideTheFile) {
@@ -189,11 +197,11 @@ TEST_F(ModelTest, UnknownKeyframesNameTheNearest) {
   const ModelPtr model = LoadModelFromString(kArm);
   const auto code = ErrorCode::kInvalidArgument;
   EXPECT_ERROR(MakeDataAtKey(model.get(), "upp"), code, "model 'arm' has no keyframe 'upp', did you mean 'up'?");
-  EXPECT_ERROR(MakeDataAtKey(model.get(), "crouching"), code, "it has up, key 1");
+  EXPECT_ERROR(MakeDataAtKey(model.get(), "crouching"), code, "(there is up and key 1)");
   EXPECT_ERROR(MakeDataAtKey(model.get(), "2"), code, "no keyframe 2", "has 2");
   EXPECT_ERROR(MakeDataAtKey(model.get(), "-1"), code, "no keyframe '-1'");
   EXPECT_ERROR(MakeDataAtKey(model.get(), ""), code, "no keyframe ''");
-  EXPECT_ERROR(MakeDataAtKey(LoadModelFromString("<mujoco/>").get(), "home"), code, "has no keyframes");
+  EXPECT_ERROR(MakeDataAtKey(LoadModelFromString("<mujoco/>").get(), "home"), code, "no keyframe 'home' (it has none)");
 }
 
 TEST_F(ModelTest, KeyframesWithNumbersThatAreNoneAreRefused) {

@@ -104,9 +104,10 @@ TEST_F(NameTest, ElementsAreFoundByTheNamesThatErrorsList) {
   const auto code = ErrorCode::kInvalidArgument;
   EXPECT_ERROR(FindNamed(model.get(), mjOBJ_SITE, "site", "tib", "task: "), code, "task: model '",
                "has no site 'tib', did you mean 'tip'?");
-  EXPECT_ERROR(FindNamed(model.get(), mjOBJ_SITE, "site", "1"), code, "has no site '1' (it has tip");
-  EXPECT_ERROR(FindNamed(model.get(), mjOBJ_CAMERA, "camera", "top"), code, "(it has no cameras)");
+  EXPECT_ERROR(FindNamed(model.get(), mjOBJ_SITE, "site", "1"), code, "has no site '1' (there is tip");
+  EXPECT_ERROR(FindNamed(model.get(), mjOBJ_CAMERA, "camera", "top"), code, "has no camera 'top' (it has none)");
   EXPECT_ERROR(FindNamedOrNumbered(model.get(), mjOBJ_SITE, "site", "99"), code, "there is no site 99", "has 1");
+  EXPECT_ERROR(FindNamedOrNumbered(model.get(), mjOBJ_SITE, "site", "", "task: "), code, "task: model '", "no site ''");
 }
 
 TEST_F(NameTest, WhatIsInsideBracketsMayHaveBrackets) {

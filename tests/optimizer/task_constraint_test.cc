@@ -28,6 +28,19 @@ const ConstraintInfo& InfoOf(const Task& task, const std::string& name) {
   return none;
 }
 
+// a joint without a name, as messages call it
+TEST_F(TaskConstraint, BoundsWhatHasNoName) {
+  TemporaryFolder folder;
+  folder.Write("arm.xml",
+               "<mujoco><worldbody><body><joint range='-1 1' limited='true'/><geom size='.1'/><body><joint name='j'/>"
+               "<geom size='.1'/></body></body></worldbody><actuator><motor joint='j'/></actuator></mujoco>");
+  const Task task =
+      LoadTask(folder.Write("task.xml",
+                            "<task model='arm.xml' horizon='.1'><limit joint='joint 0' lower='-.5' upper='.5'/>"
+                            "<cost ctrl='all'/></task>"));
+  EXPECT_EQ(InfoOf(task, "joint ranges").components, std::vector<std::string>{"qpos[joint 0]"});
+}
+
 // what is bounded from below alone is measured a little beyond its bound; elsewhere, or where it is measured anyway, far
 TEST_F(TaskConstraint, MeasuresDistancesAsFarAsTheyMatter) {
   const auto cutoffs = [](const std::string& elements) {

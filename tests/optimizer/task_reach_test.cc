@@ -475,7 +475,7 @@ TEST_F(Reach, RefusesWhatIsNotThere) {
   EXPECT_ERROR(MakeReachTask(kReachZoo, {.start = "hom", .goals = {"pose"}}), ErrorCode::kInvalidArgument,
                "did you mean 'home'?");
   EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"nothing like it"}}), ErrorCode::kInvalidArgument,
-               "it has home, pose");
+               "(there is home and pose)");
   EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"7"}}), ErrorCode::kInvalidArgument, "no keyframe 7");
   EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"pose"}, .time = 0}), ErrorCode::kInvalidArgument, "time is 0 s");
   EXPECT_ERROR(MakeReachTask(kReachZoo, {.goals = {"pose"}, .time = NAN}), ErrorCode::kInvalidArgument, "time is nan");

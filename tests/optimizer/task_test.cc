@@ -606,6 +606,11 @@ TEST_F(TaskFile, ReadsCompiledModelsWithTheirOwnSensors) {
   const Task task =
       LoadTask(folder.Write("a.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost sensor='gyro'/></task>"));
   EXPECT_EQ(task.user_sensors, task.model->nsensordata);
+
+  // its name may be in capitals, as of every model
+  mj_saveModel(model.get(), folder.File("ZOO.MJB").c_str(), nullptr, 0);
+  EXPECT_EQ(LoadTask(folder.Write("c.task.xml", "<task model='ZOO.MJB' horizon='0.1'><cost sensor='gyro'/></task>")).N,
+            task.N);
   const std::string element =
       folder.Write("b.task.xml", "<task model='zoo.mjb' horizon='0.1'><cost site='tip' quantity='pos'/></task>");
   EXPECT_ERROR(LoadTask(element), ErrorCode::kUnsupported, "b.task.xml:1: <cost>", "compiled model", "'tip'", "MJCF");

@@ -165,6 +165,20 @@ TEST_F(ParameterSetTest, KeepsWhatACallerHadOtherwise) {
   EXPECT_NE(set.model()->body_invweight0[4], model->body_invweight0[4]);
 }
 
+// an element without a name is known by what messages call it, and by its number
+TEST_F(ParameterSetTest, FindsElementsWithoutANameAsEverywhere) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint damping='.1'/><geom size='.1'/><body><joint name='b' damping='.2'/>"
+      "<geom size='.1'/></body></body></worldbody></mujoco>");
+  for (const char* name : {"joint:joint 0/damping", "joint:0/damping"}) {
+    const ParameterSet set(model.get(), {name});
+    EXPECT_EQ(set.Names(), std::vector<std::string>{"joint:0/damping"});
+    EXPECT_EQ(set.Get()[0], 0.1);
+  }
+  EXPECT_ERROR(ParameterSet(model.get(), {"joint:joint 2/damping"}), ErrorCode::kInvalidArgument,
+               "'joint:joint 2/damping': model '", "no joint 'joint 2', did you mean 'joint 0'?");
+}
+
 TEST_F(ParameterSetTest, ErrorsNameTheElementAndWhatIsNear) {
   const ModelPtr model = Zoo();
   const auto make = [&](std::vector<std::string> names) { ParameterSet set(model.get(), names); };
@@ -175,7 +189,8 @@ TEST_F(ParameterSetTest, ErrorsNameTheElementAndWhatIsNear) {
   EXPECT_ERROR(make({"geom:foot/friction[3]"}), kBad, "3 entries");
   EXPECT_ERROR(make({"geom:foot/friction[x]"}), kBad, "index");
   EXPECT_ERROR(make({"damping"}), kBad, "kind:element/field");
-  EXPECT_ERROR(make({"geom:17/size[0]"}), kBad, "has 4 elements");
+  EXPECT_ERROR(make({"geom:17/size[0]"}), kBad, "'geom:17/size[0]': there is no geom 17: model '", "has 4");
+  EXPECT_ERROR(make({"geom:/size[0]"}), kBad, "has no geom ''");
   EXPECT_ERROR(make({"option/gravitas[2]"}), kBad, "did you mean 'gravity'");
   EXPECT_ERROR(make({"option/timestep"}), kBad, "time step");
   EXPECT_ERROR(make({"joint:ball/springref"}), kBad, "of this type");

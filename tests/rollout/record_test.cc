@@ -262,9 +262,9 @@ TEST_F(RecordTest, NoticesEveryDamagedFile) {
 
     // missing, or something else under its name
     fs::remove(path);
-    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "is missing");
+    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "does not exist");
     fs::create_directory(path);
-    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "is not a file");
+    EXPECT_ERROR(ReadRecord(run), ErrorCode::kFile, name, "is a folder, not a file");
     fs::remove(path);
     folder.Write(std::string("run/") + name, whole);
     ExpectSame(record, ReadRecord(run));
