@@ -6,10 +6,9 @@
 #include <costate/solver.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 
+#include "core/random.h"
 #include "optimizer/position_servo.h"
 
 namespace costate {
@@ -49,12 +48,12 @@ class SampleStream {
   }
 
   /// In [0, 1).
-  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+  double Uniform() { return costate::Uniform(Next()); }
 
-  /// Standard normal, by Box and Muller.
+  /// Standard normal.
   double Normal() {
-    const double a = (static_cast<double>(Next() >> 11) + 1) * 0x1p-53, b = Uniform();
-    return std::sqrt(-2 * std::log(a)) * std::cos(2 * std::numbers::pi * b);
+    const double u = Uniform() + 0x1p-53;
+    return NormalPair(u, Uniform()).first;
   }
 
  private:

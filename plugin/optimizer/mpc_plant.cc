@@ -76,7 +76,7 @@ MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)
       substeps_(static_cast<int>(std::lround(ControlTime(task) / model_->opt.timestep))),
       control_time_(ControlTime(task)),
       data_(MakeData(model_)),
-      random_(simulation.seed) {
+      random_(std::mt19937_64(simulation.seed)) {
   const Dims dims(model_);
   motion_.X.resize(dims.nx, steps + 1);
   motion_.U.resize(dims.nu, steps);
@@ -99,11 +99,10 @@ void MpcPlant::Keep() {
 MpcMeasurement MpcPlant::Measure() {
   MpcMeasurement measured{.time = time(), .x = motion_.X.col(t_), .moving = motion_.context.col(t_)};
   if (simulation_.noise_position > 0 || simulation_.noise_velocity > 0) {
-    std::normal_distribution<double> normal;
     const Dims dims(model_);
     VectorXd noise = VectorXd::Zero(dims.ndx);
-    for (int i = 0; i < dims.nv; ++i) noise[i] = simulation_.noise_position * normal(random_);
-    for (int i = dims.nv; i < 2 * dims.nv; ++i) noise[i] = simulation_.noise_velocity * normal(random_);
+    for (int i = 0; i < dims.nv; ++i) noise[i] = simulation_.noise_position * random_.Next();
+    for (int i = dims.nv; i < 2 * dims.nv; ++i) noise[i] = simulation_.noise_velocity * random_.Next();
     measured.x = Retract(model_, measured.x, noise);
   }
   return measured;

@@ -4,8 +4,7 @@
 
 #include <costate/mpc.h>
 
-#include <random>
-
+#include "core/random.h"
 #include "optimizer/mpc_planner.h"
 
 namespace costate {
@@ -42,7 +41,7 @@ class MpcPlant {
   Trajectory motion_;
   MatrixXd xfrc_;  // 6 nbody × steps, where there are pushes
   RolloutStatus status_;
-  std::mt19937_64 random_;
+  NormalStream random_;
 };
 
 }  // namespace costate

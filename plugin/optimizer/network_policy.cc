@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/difference_row.h"
+#include "core/random.h"
 
 namespace costate {
 namespace {
@@ -123,7 +124,7 @@ NetworkPolicy::NetworkPolicy(const mjModel* model, const PolicyOptions& options,
   for (std::size_t l = 0; l + 2 < layers_.size(); l++) {
     const double most = std::sqrt(6.0 / (layers_[l] + layers_[l + 1]));
     const Eigen::Index n = static_cast<Eigen::Index>(layers_[l]) * layers_[l + 1];
-    for (Eigen::Index i = 0; i < n; i++) w_[at + i] = most * (2 * static_cast<double>(engine() >> 11) * 0x1p-53 - 1);
+    for (Eigen::Index i = 0; i < n; i++) w_[at + i] = most * (2 * Uniform(engine()) - 1);
     at += n + layers_[l + 1];
   }
 

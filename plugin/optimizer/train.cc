@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/extremes.h"
+#include "core/random.h"
 #include "optimizer/loss_check.h"
 #include "optimizer/minimize.h"
 
@@ -24,8 +25,7 @@ MatrixXd DrawStarts(const Task& task, std::uint64_t seed, int count) {
   std::mt19937_64 engine(seed);
   VectorXd d(options.spread.size());
   for (int i = 0; i < count; i++) {
-    for (Eigen::Index k = 0; k < d.size(); k++)
-      d[k] = options.spread[k] * (2 * static_cast<double>(engine() >> 11) * 0x1p-53 - 1);
+    for (Eigen::Index k = 0; k < d.size(); k++) d[k] = options.spread[k] * (2 * Uniform(engine()) - 1);
     starts.col(i) = d.size() > 0 ? Retract(task.model.get(), task.x0, d) : task.x0;
   }
   return starts;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/check.h"
+#include "core/random.h"
 #include "derivative/munthe_kaas.h"
 #include "rollout/bundle_statistics.h"
 #include "rollout/check_trajectory.h"
@@ -18,32 +19,12 @@ namespace {
 using Eigen::Matrix3d;
 using Eigen::Vector3d;
 
-// normal numbers of one pair, alike on every machine with the same libm: the library's distributions may differ
-class PairNoise {
- public:
-  PairNoise(std::uint64_t seed, int pair) {
-    std::seed_seq words{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
-                        static_cast<std::uint32_t>(pair)};
-    engine_.seed(words);
-  }
-  double Next() {
-    if (spare_) {
-      spare_ = false;
-      return second_;
-    }
-    // Box and Muller, from two uniform numbers of 53 bits
-    const double u = (static_cast<double>(engine_() >> 11) + 0.5) * 0x1p-53;
-    const double a = 2 * mjPI * static_cast<double>(engine_() >> 11) * 0x1p-53, r = std::sqrt(-2 * std::log(u));
-    second_ = r * std::sin(a);
-    spare_ = true;
-    return r * std::cos(a);
-  }
-
- private:
-  std::mt19937_64 engine_;
-  bool spare_ = false;
-  double second_ = 0;
-};
+// normal numbers of one pair
+NormalStream PairNoise(std::uint64_t seed, int pair) {
+  std::seed_seq words{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
+                      static_cast<std::uint32_t>(pair)};
+  return NormalStream(std::mt19937_64(words));
+}
 
 void CheckNoise(const mjModel* m, const BundleOptions& o) {
   const Dims dims(m);
@@ -79,7 +60,7 @@ struct Draw {
 
   Draw(const mjModel* m, const BundleOptions& o, int pair, int N)
       : state(VectorXd::Zero(Dims(m).ndx)), control(MatrixXd::Zero(m->nu, N)) {
-    PairNoise noise(o.seed, pair);
+    NormalStream noise = PairNoise(o.seed, pair);
     for (int i = 0; i < o.state.size(); i++) state[i] = o.state[i] * noise.Next();
     for (int t = 0; t < N; t++) {
       for (int i = 0; i < o.control.size(); i++) control(i, t) = o.control[i] * noise.Next();
