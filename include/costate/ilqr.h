@@ -126,6 +126,9 @@ class IlqrSolver {
   /// u = u_bar + K (x ⊖ x_bar) from x0, or of u_bar alone where that has the lower cost. Regularization goes on
   /// from where the last solve left it. Its first iteration is made whatever the time: without one nothing would be
   /// gained on that motion.
+  /// @param reference  not this solver's own result, which it writes over: a copy of it.
+  /// @throws Error{kDimensionMismatch} for another N, or a matrix of another size; Error{kInvalidArgument} for a number
+  ///         that is not finite, and for the solver's own result.
   const SolveResult& Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
                              const IterationCallback& callback = {});
 

@@ -96,6 +96,7 @@ class Simulator {
   /// dx0.
   /// @param lower, upper  control bounds (nu), ±infinity where there is none.
   /// @param callback  when not empty, called after each knot; false gives the rollout up.
+  /// @throws Error{kDimensionMismatch} for k or a K of another size.
   RolloutStatus RolloutPolicy(const Trajectory& reference, const Policy& policy, double alpha, ConstVectorRef lower,
                               ConstVectorRef upper, Trajectory* out, int worker = 0,
                               const RolloutCallback& callback = {});

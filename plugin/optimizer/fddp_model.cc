@@ -9,6 +9,7 @@
 #include "optimizer/cost_unit.h"
 #include "optimizer/fddp.h"
 #include "optimizer/free_start.h"
+#include "optimizer/lq_sizes.h"
 #include "optimizer/take_knot.h"
 
 namespace costate {
@@ -24,6 +25,7 @@ bool Fddp::Linearize(IterationRecord* record) {
   if (linearized_) return true;
   Clock::time_point start = Clock::now();
   int failed = LinearizeKnots();
+  if (failed < 0) CheckSizes(lq_);
   if (failed < 0 && unit_ == 0) unit_ = CostUnit(lq_);
   if (failed < 0 && second_order_) {
     AddCurvature();

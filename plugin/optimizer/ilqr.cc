@@ -636,6 +636,7 @@ const SolveResult& IlqrSolver::Solve(ConstMatrixRef U, const IterationCallback& 
 
 const SolveResult& IlqrSolver::Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
                                        const IterationCallback& callback) {
+  CheckReference(impl_->problem_, reference, K);
   return impl_->Resolve(reference, K, callback);
 }
 

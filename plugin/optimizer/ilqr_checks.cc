@@ -1,7 +1,12 @@
 #include "optimizer/ilqr_checks.h"
 
-#include <cmath>
+#include <costate/state.h>
+#include <fmt/format.h>
 
+#include <cmath>
+#include <string>
+
+#include "core/check.h"
 #include "optimizer/solver_checks.h"
 
 namespace costate {
@@ -18,6 +23,22 @@ void CheckOptions(const IlqrOptions& o) {
   need(o.regularization_factor > 1 && std::isfinite(o.regularization_factor), "regularization_factor",
        o.regularization_factor, "finite and greater than 1");
   need(o.seconds > 0, "seconds", o.seconds, "positive");
+}
+
+void CheckReference(const Problem& problem, const Trajectory& reference, const std::vector<MatrixXd>& K) {
+  const mjModel* m = problem.model;
+  if (reference.N() != problem.N) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("the reference has N = {}, the problem has {}", reference.N(), problem.N));
+  }
+  for (Eigen::Index t = 0; t < reference.X.cols(); ++t) {
+    if (reference.X.rows() != m->nq + m->nv + m->na || reference.X.col(t).allFinite()) continue;
+    CheckFinite(m, "the reference's X", reference.X.col(t), StateNames, " at knot " + std::to_string(t));
+  }
+  for (std::size_t t = 0; t < K.size(); ++t) {
+    if (K[t].allFinite()) continue;
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("K of knot {} is not finite", t));
+  }
 }
 
 }  // namespace costate

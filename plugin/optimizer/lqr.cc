@@ -7,6 +7,7 @@
 
 #include "core/dense_product.h"
 #include "optimizer/box_qp.h"
+#include "optimizer/lq_sizes.h"
 
 namespace costate {
 namespace {
@@ -46,8 +47,10 @@ void CheckStart(const LqStart& start, Eigen::Index ndx) {
   CheckMatrix("l00 of the start", -1, start.l00, ndx, ndx);
 }
 
+}  // namespace
+
 // all of the sizes of the first knot's B
-void Check(const LqProblem& problem) {
+void CheckSizes(const LqProblem& problem) {
   if (problem.knots.empty()) throw Error(ErrorCode::kInvalidArgument, "linear-quadratic problem: it has no knots");
   const Eigen::Index ndx = problem.knots[0].B.rows(), nu = problem.knots[0].B.cols();
   for (std::size_t i = 0; i < problem.knots.size(); ++i) {
@@ -74,6 +77,8 @@ void Check(const LqProblem& problem) {
   CheckStart(problem.start, ndx);
   if (problem.unit.size() > 0) CheckVector("unit", -1, problem.unit, nu);
 }
+
+namespace {
 
 void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
   const int N = static_cast<int>(problem.knots.size());
@@ -294,7 +299,7 @@ bool MoveStart(const LqStart& start, const RiccatiOptions& options, const Vector
 }  // namespace
 
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out) {
-  Check(problem);
+  CheckSizes(problem);
   Resize(problem, options.values, out);
   RiccatiScratch& s = out->scratch;
   const int N = static_cast<int>(problem.knots.size());

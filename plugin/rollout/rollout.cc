@@ -91,6 +91,8 @@ struct Simulator::Impl {
   // sleep and plugins keep memory outside of the context: only a reset makes the start the same each time
   void Restart(mjData* data) const {
     if ((model->opt.enableflags & mjENBL_SLEEP) || model->nplugin > 0) mj_resetData(model, data);
+    // a step leaves these alone, whatever an earlier motion has left there
+    if (model->opt.disableflags & mjDSBL_SENSOR) mju_zero(data->sensordata, static_cast<int>(model->nsensordata));
     costate::SetContext(model, data, context);
   }
 
@@ -186,6 +188,7 @@ struct Simulator::Impl {
     return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
 
+  void CheckPolicy(const Policy& policy, int N) const;
   VectorXd StartOf(const Trajectory& reference, const Policy& policy, double alpha) const;
   RolloutStatus RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
                           double alpha, ConstMatrixRef lower, ConstMatrixRef upper, Trajectory* out, int worker,
@@ -403,18 +406,31 @@ VectorXd Simulator::Impl::StartOf(const Trajectory& reference, const Policy& pol
   return dx0.isZero(0) ? VectorXd(reference.X.col(0)) : Retract(model, reference.X.col(0), dx0);
 }
 
+void Simulator::Impl::CheckPolicy(const Policy& policy, int N) const {
+  const auto text = [](Eigen::Index rows, Eigen::Index cols) {
+    return std::to_string(rows) + " x " + std::to_string(cols);
+  };
+  if (policy.k.rows() != dims.nu || policy.k.cols() != N || static_cast<int>(policy.K.size()) != N) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                "policy: k is " + text(policy.k.rows(), policy.k.cols()) + " with " + std::to_string(policy.K.size()) +
+                    " gains K, the reference has nu = " + std::to_string(dims.nu) + " and N = " + std::to_string(N));
+  }
+  for (int t = 0; t < N; ++t) {
+    const MatrixXd& K = policy.K[static_cast<std::size_t>(t)];
+    if (K.rows() == dims.nu && K.cols() == dims.ndx) continue;
+    throw Error(ErrorCode::kDimensionMismatch, "policy: K of knot " + std::to_string(t) + " is " +
+                                                   text(K.rows(), K.cols()) + ", model '" + ModelName(model) +
+                                                   "' has nu x ndx = " + text(dims.nu, dims.ndx));
+  }
+}
+
 // gaps: none, or one a knot; bounds: one column, or one a knot
 RolloutStatus Simulator::Impl::RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps,
                                          const Policy& policy, double alpha, ConstMatrixRef lower, ConstMatrixRef upper,
                                          Trajectory* out, int worker, const RolloutCallback& callback) {
   const int N = reference.N();
   CheckTrajectory(model, reference);
-  if (policy.k.rows() != dims.nu || policy.k.cols() != N || static_cast<int>(policy.K.size()) != N) {
-    throw Error(ErrorCode::kDimensionMismatch,
-                "policy: k is " + std::to_string(policy.k.rows()) + " x " + std::to_string(policy.k.cols()) + " with " +
-                    std::to_string(policy.K.size()) + " gains K, the reference has nu = " + std::to_string(dims.nu) +
-                    " and N = " + std::to_string(N));
-  }
+  CheckPolicy(policy, N);
   if (out == &reference) throw Error(ErrorCode::kInvalidArgument, "the rollout cannot overwrite its own reference");
   CheckSize(model, "x0", x0.size(), "nx", dims.nx);
   CheckFinite(model, "x0", x0, StateNames);

@@ -180,5 +180,18 @@ TEST_F(CRollout, RefusesBadInputInASentence) {
   costate_delete_rollout(nullptr);
 }
 
+// the engine leaves sensors that are switched off as they are: not those of the motion before
+TEST_F(CRollout, SensorsThatAreSwitchedOffAreZero) {
+  Loop loop(CartPoleAndBall());
+  loop.Forward(loop.x0, loop.U);
+  EXPECT_GT(loop.S.cwiseAbs().maxCoeff(), 0.1);
+  loop.model->opt.disableflags |= mjDSBL_SENSOR;
+  loop.Forward(loop.x0, loop.U);
+  EXPECT_TRUE(loop.S.isZero(0)) << loop.S;
+  loop.model->opt.disableflags &= ~mjDSBL_SENSOR;
+  loop.Forward(loop.x0, loop.U);
+  EXPECT_GT(loop.S.cwiseAbs().maxCoeff(), 0.1);
+}
+
 }  // namespace
 }  // namespace costate

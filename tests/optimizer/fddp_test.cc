@@ -254,5 +254,40 @@ TEST_F(FddpTest, RecordsTheLargestGapAndItsKnot) {
   EXPECT_GT(seen, 0);
 }
 
+// the cart-pole's, of another size at one knot
+class MisshapenCost final : public Cost {
+ public:
+  double Value(const KnotView& k) const override { return k.x.squaredNorm(); }
+  void Expand(const KnotView& k, ConstMatrixRef, ConstMatrixRef, CostExpansion* out) const override {
+    out->l = Value(k);
+    out->lx = 2 * k.x;
+    out->lxx = 2 * MatrixXd::Identity(4, 4);
+    const bool last = k.t == k.N;
+    out->lu = VectorXd::Zero(last ? 0 : k.t == 3 ? lu_size : 1);
+    out->luu = MatrixXd::Identity(last ? 0 : k.t == 3 ? luu_size : 1, last ? 0 : k.t == 3 ? luu_size : 1);
+    out->lux = MatrixXd::Zero(last ? 0 : 1, last ? 0 : 4);
+  }
+  bool NeedsSensors() const override { return false; }
+  std::vector<CostTermValue> Terms(const Trajectory&) const override { return {}; }
+  int lu_size = 1, luu_size = 1;
+};
+
+TEST_F(FddpTest, NamesWhatACostGivesAnotherSize) {
+  const Task task = LoadModelTask("reference/cartpole/swing_up.xml");
+  MisshapenCost cost;
+  Problem problem = task.ToProblem();
+  problem.cost = &cost;
+  for (const int size : {0, 2}) {
+    cost.luu_size = size;
+    EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, task.solver), ErrorCode::kDimensionMismatch,
+                 "luu of knot 3 is", "expected 1 × 1");
+    cost.luu_size = 1;
+    cost.lu_size = size;
+    EXPECT_ERROR(SolveFddp(problem, MatrixXd(), task.U_guess, task.solver), ErrorCode::kDimensionMismatch,
+                 "lu of knot 3 is");
+    cost.lu_size = 1;
+  }
+}
+
 }  // namespace
 }  // namespace costate

@@ -302,5 +302,25 @@ TEST_F(IlqrSolverTest, RefusesAStartOfTheWrongSizeOrWithoutNumbers) {
   EXPECT_ERROR(solver.SetLimits(1, 0), ErrorCode::kInvalidArgument, "seconds", "0");
 }
 
+TEST_F(IlqrSolverTest, RefusesToGoOnFromWhatIsNoMotionOfTheProblem) {
+  const Task task = ModelTask("cartpole/swing_up.xml");
+  IlqrOptions options = task.solver;
+  options.iterations = 2;
+  IlqrSolver solver(task.ToProblem(), options);
+  const SolveResult first = solver.Solve(task.U_guess);
+  std::vector<MatrixXd> K = first.policy.K;
+  K[3](0, 1) = std::numeric_limits<double>::infinity();
+  EXPECT_ERROR(solver.Resolve(first.trajectory, K), ErrorCode::kInvalidArgument, "K of knot 3 is not finite");
+  K[3].resize(1, 3);
+  K[3].setZero();
+  EXPECT_ERROR(solver.Resolve(first.trajectory, K), ErrorCode::kDimensionMismatch, "K of knot 3 is 1 x 3");
+  Trajectory motion = first.trajectory;
+  motion.X(1, 7) = std::nan("");
+  EXPECT_ERROR(solver.Resolve(motion, first.policy.K), ErrorCode::kInvalidArgument, "X is not finite", "at knot 7");
+  EXPECT_ERROR(solver.Resolve({}, first.policy.K), ErrorCode::kDimensionMismatch, "the reference has N = 0");
+  const SolveResult& own = solver.Resolve(first.trajectory, first.policy.K);
+  EXPECT_ERROR(solver.Resolve(own.trajectory, own.policy.K), ErrorCode::kInvalidArgument, "its own reference");
+}
+
 }  // namespace
 }  // namespace costate

@@ -323,6 +323,24 @@ TEST_F(RolloutPolicy, RefusesAPolicyOfAnotherShape) {
   EXPECT_THROW(simulator.RolloutPolicy(reference, policy, 1, NoBound(dims, -1), NoBound(dims, 1), &reference), Error);
 }
 
+TEST_F(RolloutPolicy, RefusesAGainOfAnotherShapeByItsKnot) {
+  const ModelPtr model = LoadModel(COSTATE_MODELS "/cartpole/cartpole.xml");
+  const DataPtr data = MakeData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), data.get()), 1, 1);
+  Trajectory reference, out;
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), data.get()), MatrixXd::Zero(1, 6), &reference).ok());
+  const VectorXd bound = VectorXd::Constant(1, 1);
+  for (const auto& [rows, cols] : {std::pair{1, 3}, {1, 5}, {2, 4}, {0, 0}}) {
+    Policy policy{MatrixXd::Zero(1, 6), std::vector<MatrixXd>(6, MatrixXd::Zero(1, 4))};
+    policy.K[5].setOnes(rows, cols);
+    EXPECT_ERROR(simulator.RolloutPolicy(reference, policy, 1, -bound, bound, &out), ErrorCode::kDimensionMismatch,
+                 "policy: K of knot 5 is", "nu x ndx = 1 x 4");
+    EXPECT_ERROR(simulator.RolloutGaps(reference, MatrixXd::Zero(4, 6), policy, 1, -bound.replicate(1, 6),
+                                       bound.replicate(1, 6), &out),
+                 ErrorCode::kDimensionMismatch, "policy: K of knot 5 is");
+  }
+}
+
 TEST_F(ParallelFor, RunsEachJobOnceAndRethrowsTheFirstFailure) {
   ModelPtr model = LoadModelFromString(RolloutModels()[0].xml);
   DataPtr start = MakeData(model.get());
