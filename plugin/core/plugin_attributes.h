@@ -24,6 +24,8 @@ class Attributes {
   /// Index of the word among `words`.
   int Choice(const char* key, const std::vector<std::string>& words, int otherwise) const;
 
+  const std::string& owner() const { return owner_; }  ///< "costate.policy 'playback'"
+
   /// "costate.policy 'playback': end: WHY".
   [[noreturn]] void Fail(const char* key, const std::string& why) const;
   /// "costate.policy 'playback': WHY".

@@ -3,6 +3,8 @@
 #include <costate/model.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/collision_filter.h"
 #include "core/did_you_mean.h"
 #include "derivative/chain.h"
@@ -21,6 +23,8 @@ std::vector<int> NamedGeoms(const mjModel* m, const Attributes& attributes, cons
   for (const std::string& word : attributes.Words(key)) {
     const int geom = mj_name2id(m, mjOBJ_GEOM, word.c_str());
     if (geom < 0) attributes.Fail(key, fmt::format("there is no geom '{}'{}", word, DidYouMean(word, all)));
+    if (std::find(geoms.begin(), geoms.end(), geom) != geoms.end())
+      attributes.Fail(key, fmt::format("geom '{}' is named twice, and would push twice", word));
     geoms.push_back(geom);
   }
   return geoms;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <exception>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "core/plugin_attributes.h"
@@ -40,6 +42,22 @@ struct PluginCallbacks {
     if (T* plugin = Of(d, instance)) plugin->Compute(m, d, capability);
   }
 };
+
+/// Is the model still in the compiler, which tries it with data before it signs it? What is wrong is an error of loading
+/// then. Later, at mj_makeData, an init that fails ends the host's process: what only a host can have brought about, or
+/// the compiler does not see, is a warning there.
+inline bool IsBeingCompiled(const mjModel* m) { return m->signature == 0; }
+
+/// mju_warning, the same text once in a process.
+inline void WarnOnce(const std::string& text) {
+  static std::mutex mutex;
+  static auto* said = new std::set<std::string>;  // data may be made after main
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!said->insert(text).second) return;
+  }
+  mju_warning("%s", text.c_str());
+}
 
 /// A plugin without state whose instance data is a T; what else it has is filled in by the caller.
 /// @param name, attributes  stay alive.  @param capabilities  mjtPluginCapabilityBit

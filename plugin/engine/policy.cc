@@ -59,20 +59,24 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
   feedback_ = attributes.Choice("feedback", {"off", "on"}, 1) == 1;
   start_ = attributes.Choice("start", {"off", "on"}, 0) == 1;
   try {
-    run_ = ReadPolicyRun(path);
+    run_ = PolicyRunOf(m, path);
   } catch (const std::exception& error) {
     attributes.Fail("run", error.what());
   }
-  const std::string mismatch = run_->Mismatch(m);
+  const bool compiling = IsBeingCompiled(m);
+  const std::string mismatch = compiling ? run_->Mismatch(m) : run_->StructureMismatch(m);
   if (!mismatch.empty()) attributes.Fail("run", "'" + run_->folder + "' was made with another model: " + mismatch);
   if (feedback_ && !run_->has_gains()) {
     attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off");
   }
   if (!HasPassiveForces(m)) {
-    attributes.Fail(
-        "the model disables spring and damper, without which the engine asks no plugin before it "
-        "reads ctrl");
+    const std::string why =
+        "the model disables spring and damper, without which the engine asks no plugin before it reads ctrl";
+    if (compiling) attributes.Fail(why);
+    WarnOnce(attributes.owner() + ": " + why);
   }
+  if (const std::string step = run_->Mismatch(m); !step.empty())
+    WarnOnce(attributes.owner() + ": '" + run_->folder + "' was made with another model: " + step);
 
   // other instances that would write the same controls
   for (int i = 0; i < instance; ++i) {

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <list>
 #include <map>
 #include <mutex>
 
 #include "core/option_words.h"
+#include "engine/plugin.h"
 #include "rollout/run_folder.h"
 
 namespace costate {
@@ -24,6 +27,40 @@ std::mutex policy_runs_mutex;
 std::map<std::string, CachedRun>& CachedRuns() {
   static auto* runs = new std::map<std::string, CachedRun>;  // data may be freed after main
   return *runs;
+}
+
+// of one model's attribute; those asked for last come first
+struct KeptRun {
+  const mjModel* model;  // never read: it may be gone
+  std::string path;      // as the attribute has it
+  std::string folder;    // absolute
+  std::shared_ptr<const PolicyRun> run;
+};
+constexpr std::size_t kMostKeptRuns = 16;
+
+std::mutex kept_runs_mutex;
+
+std::list<KeptRun>& KeptRuns() {
+  static auto* runs = new std::list<KeptRun>;  // as above
+  return *runs;
+}
+
+// copies of a model are at other addresses
+std::list<KeptRun>::iterator FindKept(const mjModel* m, const std::string& path) {
+  std::list<KeptRun>& all = KeptRuns();
+  const auto fits = [&](const KeptRun& kept) { return kept.path == path && kept.run->StructureMismatch(m).empty(); };
+  const auto own = std::find_if(all.begin(), all.end(), [&](const KeptRun& k) { return k.model == m && fits(k); });
+  return own != all.end() ? own : std::find_if(all.begin(), all.end(), fits);
+}
+
+// what its folder holds by now, where that can be played in its place
+void TakeWhatIsNew(const mjModel* m, KeptRun* kept) {
+  try {
+    std::shared_ptr<const PolicyRun> run = ReadPolicyRun(kept->folder);
+    if (run->Mismatch(m).empty() && run->has_gains() == kept->run->has_gains()) kept->run = std::move(run);
+  } catch (const std::exception&) {
+    // gone, or not all written yet
+  }
 }
 
 // the first name that differs
@@ -86,6 +123,25 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
     throw Error(ErrorCode::kInvalidArgument, "run '" + run->folder + "' has no control to play");
   }
   cached = {run, written};
+  return run;
+}
+
+std::shared_ptr<const PolicyRun> PolicyRunOf(const mjModel* m, const std::string& path) {
+  std::lock_guard<std::mutex> lock(kept_runs_mutex);
+  std::list<KeptRun>& all = KeptRuns();
+  if (!IsBeingCompiled(m)) {
+    const auto kept = FindKept(m, path);
+    if (kept != all.end()) {
+      TakeWhatIsNew(m, &*kept);
+      all.splice(all.begin(), all, kept);
+      return kept->run;
+    }
+  }
+  const std::shared_ptr<const PolicyRun> run = ReadPolicyRun(path);
+  if (!run->StructureMismatch(m).empty()) return run;
+  all.remove_if([&](const KeptRun& kept) { return kept.model == m && kept.path == path; });
+  all.push_front({m, path, fs::absolute(run->folder).string(), run});
+  if (all.size() > kMostKeptRuns) all.pop_back();
   return run;
 }
 

@@ -34,6 +34,12 @@ struct PolicyRun {
 /// @throws as ReadRecord; Error{kInvalidArgument} when the run has no control.
 std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path);
 
+/// The run that a model's attribute names: read when the model is compiled, with the host's working folder of then, and
+/// kept for data that are made later, wherever the host works by then and whatever became of the folder. What is
+/// written there anew is played, as long as it fits the model. The last 16 are kept.
+/// @throws as ReadPolicyRun, where nothing is kept.
+std::shared_ptr<const PolicyRun> PolicyRunOf(const mjModel* model, const std::string& path);
+
 }  // namespace costate
 
 #endif  // COSTATE_ENGINE_POLICY_RUN_H_

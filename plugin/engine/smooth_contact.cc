@@ -12,13 +12,15 @@ class SmoothContactPlugin {
  public:
   SmoothContactPlugin(const mjModel* m, mjData*, int instance) : pairs_(ReadCompliantPairs(m, instance)) {
     const Attributes attributes(m, instance);
-    if (!HasPassiveForces(m)) {
-      attributes.Fail(
-          "the model disables spring and damper, without which the engine asks no plugin for "
-          "forces");
-    }
+    const auto refuse = [&](const std::string& why) {
+      if (IsBeingCompiled(m)) attributes.Fail(why);
+      WarnOnce(attributes.owner() + ": " + why);
+    };
+    if (!HasPassiveForces(m))
+      refuse("the model disables spring and damper, without which the engine asks no plugin for forces");
+    // the compiler tries models without sleep, whatever they say
     if (m->opt.enableflags & mjENBL_SLEEP)
-      attributes.Fail("the model enables sleep: the engine would not wake what this pushes");
+      refuse("the model enables sleep: the engine does not wake what this pushes (remedy: switch sleep off)");
   }
   void Compute(const mjModel* m, mjData* d, int) {
     for (const CompliantPair& pair : pairs_) AddCompliantForce(m, d, pair, d->qfrc_passive);

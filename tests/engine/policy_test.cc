@@ -408,5 +408,57 @@ TEST_F(PolicyPluginTest, IsNotExportedAsAnotherModel) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
+// mj_makeData calls init, and a host ends where that fails: the run was read when the model was compiled
+TEST_F(PolicyPluginTest, DataMadeLaterPlayTheRunWhereverTheHostIsByThen) {
+  Make();
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path());
+  const ModelPtr m = LoadModelFromString(Scene("implicitfast", Instance("run", Config("start", "on"))));
+  std::filesystem::current_path(here);
+  const DataPtr d = MakeData(m.get());
+  const MatrixXd X = Play(m.get(), d.get());
+  EXPECT_TRUE(BitwiseEqual(X, run_.trajectory.X));
+
+  // moved away; a copy of the model, and of the data
+  std::filesystem::rename(folder_.path() / "run", folder_.path() / "elsewhere");
+  const ModelPtr copy = CopyModel(m.get());
+  const DataPtr late = MakeData(copy.get());
+  EXPECT_TRUE(BitwiseEqual(Play(copy.get(), late.get()), X));
+  std::vector<std::thread> threads;
+  std::vector<MatrixXd> motions(4);
+  for (MatrixXd& motion : motions) {
+    threads.emplace_back([&] {
+      const EngineGuard guard;
+      const DataPtr own = MakeData(m.get());
+      motion = Play(m.get(), own.get());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const MatrixXd& motion : motions) EXPECT_TRUE(BitwiseEqual(motion, X));
+  EXPECT_NE(LoadErrorOf(Scene("implicitfast", Instance(folder_.File("run")))).find("there is no such folder"),
+            std::string::npos);
+
+  // a damaged run is none; one that is written anew is played
+  std::filesystem::rename(folder_.path() / "elsewhere", folder_.path() / "run");
+  std::ofstream(folder_.File("run") + "/trajectory.csv", std::ios::app) << "x";
+  EXPECT_TRUE(BitwiseEqual(Play(m.get(), MakeData(m.get()).get()), X));
+  run_.trajectory.X.row(0).array() += 0.25;
+  WriteRecord(folder_.File("run"), run_, {.force = true, .plots = false});
+  EXPECT_EQ(MakeData(m.get())->qpos[0], run_.trajectory.X(0, 0));
+}
+
+// of what a host changes in a compiled model a warning is told, once
+TEST_F(PolicyPluginTest, OptionsThatAHostChangesAreAWarning) {
+  Make();
+  const ModelPtr m = Load("");
+  m->opt.timestep = 0.002;
+  m->opt.disableflags |= mjDSBL_SPRING | mjDSBL_DAMPER;
+  for (int i = 0; i < 2; ++i) mj_step(m.get(), MakeData(m.get()).get());
+  const std::vector<std::string> warnings = TakeWarnings();
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_NE(warnings[0].find("disables spring and damper"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[1].find("timestep is 0.004 s in the run's model, 0.002 s here"), std::string::npos) << warnings[1];
+}
+
 }  // namespace
 }  // namespace costate

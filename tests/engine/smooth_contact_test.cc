@@ -223,6 +223,8 @@ TEST_F(SmoothContactTest, RefusesByName) {
                      std::string(kHeap) + "<body><freejoint/><geom name='tin' type='cylinder' size='.1 .1'/></body>"),
          {"geoms 'box' and 'tin' have no closed form"});
   expect(SmoothScene(Config("geom1", "ball") + Config("geom2", "ball"), kHeap), {"cannot move against each other"});
+  expect(SmoothScene(Config("geom1", "ball") + Config("geom2", "box box"), kHeap),
+         {"attribute geom2: geom 'box' is named twice"});
 
   // the engine must not collide them as well
   std::string both = BallOnFloor();
@@ -235,6 +237,40 @@ TEST_F(SmoothContactTest, RefusesByName) {
   std::string pair = BallOnFloor();
   pair.replace(pair.find("</worldbody>"), 12, "</worldbody><contact><pair geom1='ball' geom2='floor'/></contact>");
   expect(pair, {"are collided by the engine as well"});
+}
+
+// the compiler tries models without sleep, and sees no option that a host changes: an init that fails then would end the
+// host
+TEST_F(SmoothContactTest, WhatTheCompilerDoesNotSeeIsAWarning) {
+  std::string sleeping = BallOnFloor();
+  sleeping.replace(sleeping.find("'touch'"), 7, "'bed'")
+      .replace(sleeping.find("<extension>"), 11, "<option><flag sleep='enable'/></option><extension>");
+  const ModelPtr m = LoadModelFromString(sleeping);
+  EXPECT_TRUE(TakeWarnings().empty());
+  const DataPtr d = MakeData(m.get()), again = MakeData(m.get());
+  std::vector<std::string> warnings = TakeWarnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("costate.smooth_contact 'bed': the model enables sleep"), std::string::npos)
+      << warnings[0];
+  mj_forward(m.get(), d.get());
+  EXPECT_GT(d->qfrc_passive[2], 0);
+
+  m->opt.enableflags &= ~mjENBL_SLEEP;
+  m->opt.disableflags |= mjDSBL_SPRING | mjDSBL_DAMPER;
+  const DataPtr idle = MakeData(m.get());
+  warnings = TakeWarnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("disables spring and damper"), std::string::npos) << warnings[0];
+  mj_forward(m.get(), idle.get());
+  EXPECT_EQ(idle->qfrc_passive[2], 0);
+  m->opt.disableflags = 0;
+  mj_forward(m.get(), idle.get());
+  EXPECT_GT(idle->qfrc_passive[2], 0);
+
+  // in the file the compiler does see it
+  std::string off = BallOnFloor();
+  off.replace(off.find("<extension>"), 11, "<option><flag spring='disable' damper='disable'/></option><extension>");
+  EXPECT_NE(LoadErrorOf(off).find("disables spring and damper"), std::string::npos);
 }
 
 }  // namespace
