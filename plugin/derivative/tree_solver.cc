@@ -29,15 +29,17 @@ void TreeSolver::Couple(const int* dofs, int count) {
 
 void TreeSolver::EndCouplings() {
   if (symbolic_valid_ && pending_ == coupling_) return;
-  coupling_ = pending_;
+  coupling_ = pending_;  // all memory of the pattern's is used again: contacts come and go
   place_.clear();
   Symbolic();
 }
 
 void TreeSolver::Symbolic() {
   // rows of H: ancestors, and for each coupled set all other members in the row of its largest dof
-  std::vector<std::vector<int>> rows(nv_);
+  std::vector<std::vector<int>>& rows = pattern_;
+  rows.resize(nv_);
   for (int i = 0; i < nv_; i++) {
+    rows[i].clear();
     for (int k = parent_[i]; k >= 0; k = parent_[k]) rows[i].push_back(k);
   }
   for (std::size_t at = 0; at < coupling_.size(); at += coupling_[at] + 1) {
@@ -59,11 +61,14 @@ void TreeSolver::Symbolic() {
   }
 
   // compressed rows
-  std::vector<TreeSubstitution::Row> all(nv_);
+  std::vector<TreeSubstitution::Row>& all = rows_;
+  all.resize(nv_);
   row_start_.assign(1, 0);
   column_.clear();
   for (int i = 0; i < nv_; i++) {
-    all[i] = {i, rows[i], std::vector<int>(rows[i].size())};
+    all[i].row = i;
+    all[i].column = rows[i];
+    all[i].source.resize(rows[i].size());
     std::iota(all[i].source.begin(), all[i].source.end(), row_start_.back());
     column_.insert(column_.end(), rows[i].begin(), rows[i].end());
     row_start_.push_back(static_cast<int>(column_.size()));
@@ -72,7 +77,7 @@ void TreeSolver::Symbolic() {
   value_.assign(column_.size() + kPadding, 0.0);
   plain_.Build(all);
   narrow_.Clear();
-  if (waist_.root >= 0 && !CouplesBehindWaist()) BuildNarrow(all);
+  if (waist_.root >= 0 && !CouplesBehindWaist()) BuildNarrow();
   symbolic_valid_ = true;
 }
 
@@ -103,17 +108,26 @@ bool TreeSolver::CouplesBehindWaist() const {
 
 // (S5) as L of six more rows between the trunk and what is behind the waist: w_k = x_root+k + Σ_j C_kj x_j, which the
 // rows behind read in place of the root and of the trunk. Their pivots are infinite.
-void TreeSolver::BuildNarrow(const std::vector<TreeSubstitution::Row>& rows) {
+void TreeSolver::BuildNarrow() {
   const int trunk = static_cast<int>(waist_.trunk.size()), first = static_cast<int>(value_.size());
   value_.resize(first + kSix * trunk + 2);
   const int zero = first + kSix * trunk, minus_one = zero + 1;
   value_[zero] = 0;
   value_[minus_one] = -1;
-  std::vector<TreeSubstitution::Row> all(rows.begin(), rows.begin() + waist_.begin);
+  std::vector<TreeSubstitution::Row>& all = narrow_rows_;
+  all.resize(nv_ + kSix);
+  std::copy_n(rows_.begin(), waist_.begin, all.begin());
+  auto next = all.begin() + waist_.begin;
+  const auto add = [&](int number) -> TreeSubstitution::Row& {
+    TreeSubstitution::Row& row = *next++;
+    row.row = number;
+    row.column.clear();
+    row.source.clear();
+    return row;
+  };
   for (int k = 0; k < kSix; k++) {
     // in two groups of three rows, which have the same columns
-    TreeSubstitution::Row& row = all.emplace_back();
-    row.row = nv_ + k;
+    TreeSubstitution::Row& row = add(nv_ + k);
     const int group = k / 3 * 3;
     for (int n = group; n < group + 3; n++) {
       row.column.push_back(waist_.root + n);
@@ -130,14 +144,13 @@ void TreeSolver::BuildNarrow(const std::vector<TreeSubstitution::Row>& rows) {
     }
   }
   for (int i = waist_.begin; i < nv_; i++) {
-    TreeSubstitution::Row& row = all.emplace_back();
-    row.row = i;
+    TreeSubstitution::Row& row = add(i);
     const bool behind = waist_.Contains(i);
-    for (std::size_t n = 0; n < rows[i].column.size(); n++) {
-      const int j = rows[i].column[n];
+    for (std::size_t n = 0; n < rows_[i].column.size(); n++) {
+      const int j = rows_[i].column[n];
       if (behind && j >= waist_.root + kSix && j < waist_.begin) continue;  // of the trunk
       row.column.push_back(j >= waist_.begin ? j + kSix : behind ? j - waist_.root + waist_.begin : j);
-      row.source.push_back(rows[i].source[n]);
+      row.source.push_back(rows_[i].source[n]);
     }
   }
   narrow_.Build(all);

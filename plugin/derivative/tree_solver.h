@@ -70,7 +70,7 @@ class TreeSolver {
  private:
   bool AddBelow(int i, int j, double x);
   void Symbolic();
-  void BuildNarrow(const std::vector<TreeSubstitution::Row>& rows);
+  void BuildNarrow();
   void FindCoupled();
   bool CouplesBehindWaist() const;
   const TreeSubstitution& ReadyBlocks() const;
@@ -83,6 +83,8 @@ class TreeSolver {
   std::vector<double> value_, diagonal_, inverse_;  // entries, what BuildNarrow adds to them; pivots, their inverses
   std::vector<int> coupled_, coupled_start_;        // places in value_, by sets
   std::vector<int> place_;                          // of AddRows' entries in value_; empty: not looked up yet
+  std::vector<std::vector<int>> pattern_;           // of Symbolic: columns of each row
+  std::vector<TreeSubstitution::Row> rows_, narrow_rows_;
   TreeWaist waist_;
   mutable TreeSubstitution plain_, narrow_;  // of blocks; the latter is empty where couplings reach behind the waist
   bool narrowed_ = false;                    // which of the two is used

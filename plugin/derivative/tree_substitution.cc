@@ -26,60 +26,62 @@ void BlockedMatrix::SetZero() {
 
 void TreeSubstitution::Build(const std::vector<Row>& rows) {
   const int count = static_cast<int>(rows.size());
-  std::vector<std::vector<int>> below(count);
-  std::vector<int> place(count);
+  for (std::vector<std::vector<int>>* all : {&below_, &from_}) {
+    all->resize(count);
+    for (std::vector<int>& of_row : *all) of_row.clear();
+  }
+  place_.resize(count);
   for (int n = 0; n < count; n++) {
-    for (int k : rows[n].column) below[k].push_back(n);
-    place[rows[n].row] = n;
+    for (int k : rows[n].column) below_[k].push_back(n);
+    place_[rows[n].row] = n;
   }
   row_start_.assign(1, 0);
   col_start_.assign(1, 0);
   for (std::vector<int>* all : {&column_, &source_, &col_row_, &col_source_}) all->clear();
   for (int i = 0; i < count; i++) {
-    const Row& row = rows[place[i]];
+    const Row& row = rows[place_[i]];
     for (int k : row.column) column_.push_back(rows[k].row);
     source_.insert(source_.end(), row.source.begin(), row.source.end());
     row_start_.push_back(static_cast<int>(column_.size()));
   }
-  std::vector<std::vector<int>> from(count);  // sources of the columns' entries
   for (int n = 0; n < count; n++) {
-    for (std::size_t k = 0; k < rows[n].column.size(); k++) from[rows[n].column[k]].push_back(rows[n].source[k]);
+    for (std::size_t k = 0; k < rows[n].column.size(); k++) from_[rows[n].column[k]].push_back(rows[n].source[k]);
   }
   for (int i = 0; i < count; i++) {
-    for (int n : below[place[i]]) col_row_.push_back(rows[n].row);
-    col_source_.insert(col_source_.end(), from[place[i]].begin(), from[place[i]].end());
+    for (int n : below_[place_[i]]) col_row_.push_back(rows[n].row);
+    col_source_.insert(col_source_.end(), from_[place_[i]].begin(), from_[place_[i]].end());
     col_start_.push_back(static_cast<int>(col_row_.size()));
   }
   in_place_ = true;
   for (std::size_t n = 0; n < source_.size(); n++) in_place_ = in_place_ && source_[n] == static_cast<int>(n);
   own_value_.resize(in_place_ ? 0 : source_.size());
   col_value_.resize(col_source_.size());
-  FindGroups(rows, below);
+  FindGroups(rows);
 }
 
-void TreeSubstitution::FindGroups(const std::vector<Row>& rows, const std::vector<std::vector<int>>& below) {
+void TreeSubstitution::FindGroups(const std::vector<Row>& rows) {
   const int count = static_cast<int>(rows.size());
   const auto alike = [&](int n) {
     const std::vector<int>&own = rows[n].column, &next = rows[n + 1].column;
     return rows[n + 1].row == rows[n].row + 1 && next.size() == own.size() + 1 && next.back() == n &&
-           std::equal(own.begin(), own.end(), next.begin()) && below[n].size() == below[n + 1].size() + 1 &&
-           std::equal(below[n].begin() + 1, below[n].end(), below[n + 1].begin());
+           std::equal(own.begin(), own.end(), next.begin()) && below_[n].size() == below_[n + 1].size() + 1 &&
+           std::equal(below_[n].begin() + 1, below_[n].end(), below_[n + 1].begin());
   };
   group_.clear();
-  std::vector<int> group_of(count);
+  group_of_.resize(count);
   for (int n = 0; n < count; n++) {
     const bool joins = n > 0 && group_.back().size < kMaxGroup && alike(n - 1);
     if (joins) group_.back().size++;
     else group_.push_back({rows[n].row, 1});
-    group_of[n] = static_cast<int>(group_.size()) - 1;
+    group_of_[n] = static_cast<int>(group_.size()) - 1;
   }
 
   // a group that is not zero makes those of its columns not zero, of which each is an ancestor of the next
   group_parent_.assign(group_.size(), -1);
   active_.resize(group_.size());
   for (int n = 0; n < count; n++) {
-    const bool first = rows[n].row == group_[group_of[n]].first;
-    if (first && !rows[n].column.empty()) group_parent_[group_of[n]] = group_of[rows[n].column.back()];
+    const bool first = rows[n].row == group_[group_of_[n]].first;
+    if (first && !rows[n].column.empty()) group_parent_[group_of_[n]] = group_of_[rows[n].column.back()];
   }
 }
 

@@ -75,7 +75,7 @@ class TreeSubstitution {
   };
 
  private:
-  void FindGroups(const std::vector<Row>& rows, const std::vector<std::vector<int>>& below);
+  void FindGroups(const std::vector<Row>& rows);
 
   std::vector<int> row_start_, column_, source_;  // L by rows
   std::vector<int> col_start_, col_row_, col_source_;
@@ -85,6 +85,9 @@ class TreeSubstitution {
   std::vector<Group> group_;
   std::vector<int> group_parent_;  // elimination tree of groups, in the order of the rows; -1: root
   mutable std::vector<char> active_;
+  std::vector<std::vector<int>> below_,
+      from_;                           // of Build: rows that a row is a column of, and sources of these entries
+  std::vector<int> place_, group_of_;  // of rows in their list, and their groups
 };
 
 }  // namespace costate

@@ -56,6 +56,50 @@ INSTANTIATE_TEST_SUITE_P(Models, AllocationTest,
                                            "quadruped/quadruped.xml", "humanoid/humanoid.xml", "box_push/box_push.xml",
                                            "bouncing_ball/bouncing_ball.xml"));
 
+// Balls on strings that knock against each other: contacts couple trees, now these, now those. Along a motion that was
+// seen before all memory is there.
+TEST(Allocation, IsNoneWhereContactsOfTreesComeAndGo) {
+  std::string bodies;
+  for (int i = 0; i < 4; i++) {
+    const std::string x = std::to_string(0.21 * i);
+    bodies +=
+        "<body pos='" + x +
+        " 0 1'><joint axis='0 1 0' pos='0 0 0'/><joint axis='1 0 0'/><geom size='.1' mass='1' pos='0 0 -.5'/></body>";
+  }
+  const ModelPtr model =
+      LoadModelFromString("<mujoco><option timestep='.005'/><worldbody>" + bodies +
+                          "<body pos='.6 0 .2'><freejoint/><geom type='box' size='.3 .1 .05'/></body>"
+                          "<geom type='plane' size='2 2 1'/></worldbody></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  Linearizer linearizer(model.get(), {.level = Level::kAnalytic});
+  StepDerivative derivative;
+  StepVjp vjp;
+  const VectorXd u(0), lambda = VectorXd::Ones(2 * model->nv);
+  for (const bool again : {false, true}) {
+    mj_resetData(model.get(), data.get());
+    data->qvel[0] = -4;
+    data->qvel[6] = 3;
+    data->qvel[3] = 0.5;
+    int changes = 0, contacts = 0;
+    for (int i = 0; i < 300; i++) {
+      mj_step(model.get(), data.get());
+      changes += data->ncon != contacts;
+      contacts = data->ncon;
+      const VectorXd x = GetState(model.get(), data.get()), context = GetContext(model.get(), data.get());
+      const long before = support::allocations;
+      linearizer.SetContext(context);
+      linearizer.Linearize(x, u, &derivative);
+      linearizer.Vjp(x, u, lambda, &vjp);
+      const long taken = support::allocations - before;
+      ASSERT_EQ(derivative.status, StepStatus::kOk);
+      if (again) {
+        ASSERT_EQ(taken, 0) << "step " << i;
+      }
+    }
+    EXPECT_GT(changes, 10);
+  }
+}
+
 // (C22) rows at the engine's least R that leave something free, among others, and that leave nothing
 TEST(Allocation, IsNoneForTheHardestRowsEither) {
   for (const char* elbow : {"", "<body pos='0 0 .2'><joint axis='1 2 0'/><geom size='.05' mass='.1'/></body>"}) {
