@@ -36,7 +36,9 @@ struct SlopeCheck {
 ///
 /// Loss: Gradient.
 /// Cost: lx, lu and l0 of Expand, with sensors that depend on x and u by some C and D, dense where those of the model's
-///       sensors may be; rows that MarkSensors does not mark are given as zero. Its Gradient where it has one.
+///       sensors may be; rows that MarkSensors does not mark are given as zero. Its Gradient where it has one. Of a
+///       task's cost also what callbacks state (costate/residual.h), against the residuals themselves: where a residual
+///       is 0 the cost's slopes say nothing of its Jacobian.
 /// Constraint: J, Ju and J0, sensors as for a cost, and PullBack where it has one.
 /// Problem: its cost and all its constraints, along the motion under U.
 ///

@@ -30,6 +30,7 @@ class CallbackMap final : public ResidualMap {
   int size() const override { return callback_->size; }
   bool reads_state() const override { return callback_->reads_state; }
   bool reads_control() const override { return callback_->reads_control; }
+  bool states_jacobian() const override { return callback_->jacobian != nullptr; }
 
   void Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const override {
     const EngineGuard guard;  // its engine errors are its caller's exceptions, whatever the thread

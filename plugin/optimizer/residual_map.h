@@ -17,6 +17,8 @@ class ResidualMap {
   virtual int size() const = 0;
   virtual bool reads_state() const { return false; }
   virtual bool reads_control() const { return false; }
+  /// Is Jacobian what a user says of a function of their own?
+  virtual bool states_jacobian() const { return false; }
   virtual void Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const = 0;
 
   /// Sizes are set here: n × z.size(); x and u are empty unless read (u at t == N, too).

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "optimizer/checked_constraint.h"
+#include "optimizer/cost_terms.h"
 #include "optimizer/loss_check.h"
 #include "optimizer/solver_checks.h"
 #include "rollout/check_trajectory.h"
@@ -235,6 +236,46 @@ void CompareExpansion(const mjModel* model, const Cost& cost, const KnotView& kn
   comparison->Start(at, l, {"l0"}, stated.l0.transpose());
 }
 
+// columns that are left out are zero
+MatrixXd AllColumns(const MatrixXd& part, Eigen::Index rows, Eigen::Index cols) {
+  MatrixXd all = MatrixXd::Zero(rows, cols);
+  all.leftCols(part.cols()) = part;
+  return all;
+}
+
+// Jacobians that callbacks state: a cost has Jᵀr of them, which says nothing of J where r is 0
+void CompareCallbacks(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt,
+                      Comparison* comparison) {
+  const auto* residuals = dynamic_cast<const ResidualCost*>(&cost);
+  const int terms = residuals ? static_cast<int>(residuals->terms().size()) : 0;
+  for (int i = 0; i < terms; i++) {
+    const ResidualTerm& term = residuals->terms()[static_cast<std::size_t>(i)];
+    if (!term.map || !term.map->states_jacobian()) continue;
+    const Values r = [&](const KnotView& moved) {
+      VectorXd value;
+      residuals->Residual(i, moved, &value);
+      return value;
+    };
+    VectorXd sizes = VectorXd::Zero(term.size());
+    for (int t = 0; t <= motion.N(); t++) sizes = sizes.cwiseMax(r(ViewKnot(motion, t, dt)).cwiseAbs());
+    const auto names = [&](const char* slopes) {
+      std::vector<std::string> names;
+      for (int k = 0; k < term.size(); k++)
+        names.push_back(fmt::format("cost '{}': {}, of number {} of its residual", term.name, slopes, k));
+      return names;
+    };
+    for (int t = 0; t <= motion.N(); t++) {
+      const KnotView knot = ViewKnot(motion, t, dt);
+      const Sensing sensing = SensingOf(cost, knot, *comparison);
+      const NudgedKnot at(model, knot, sensing.whole, sizes);
+      MatrixXd J, Ju;
+      residuals->Jacobian(i, knot, sensing.given.C, sensing.given.D, &J, &Ju);
+      comparison->State(at, r, names("J"), AllColumns(J, term.size(), comparison->ndx()));
+      if (t < knot.N) comparison->Control(at, r, names("Ju"), AllColumns(Ju, term.size(), knot.u.size()));
+    }
+  }
+}
+
 void CompareConstraint(const mjModel* model, const Constraint& constraint, const KnotView& knot, const VectorXd& sizes,
                        Comparison* comparison) {
   const Sensing sensing = SensingOf(constraint, knot, *comparison);
@@ -250,17 +291,11 @@ void CompareConstraint(const mjModel* model, const Constraint& constraint, const
     return value;
   };
 
-  // columns that are left out are zero
   MatrixXd J, Ju;
   const NudgedKnot carried(model, knot, sensing.whole, sizes);
   ConstraintJacobian(constraint, knot, sensing.given.C, sensing.given.D, comparison->ndx(), &J, &Ju);
-  const auto whole = [&](const MatrixXd& part, Eigen::Index cols) {
-    MatrixXd all = MatrixXd::Zero(constraint.size(), cols);
-    all.leftCols(part.cols()) = part;
-    return all;
-  };
-  comparison->State(carried, c, names("J"), whole(J, comparison->ndx()));
-  if (knot.t < knot.N) comparison->Control(carried, c, names("Ju"), whole(Ju, knot.u.size()));
+  comparison->State(carried, c, names("J"), AllColumns(J, constraint.size(), comparison->ndx()));
+  if (knot.t < knot.N) comparison->Control(carried, c, names("Ju"), AllColumns(Ju, constraint.size(), knot.u.size()));
   if (knot.t == knot.N) {
     MatrixXd J0 = MatrixXd::Zero(constraint.size(), comparison->ndx());
     if (constraint.ReadsStart()) ConstraintStartJacobian(constraint, knot, comparison->ndx(), &J0);
@@ -299,6 +334,7 @@ void CompareCost(const mjModel* model, const Cost& cost, const Trajectory& motio
     CompareExpansion(model, cost, ViewKnot(motion, t, dt), size, comparison);
     CompareGradient(model, cost, ViewKnot(motion, t, dt), size, comparison);
   }
+  CompareCallbacks(model, cost, motion, dt, comparison);
 }
 
 }  // namespace
