@@ -43,6 +43,10 @@ struct Parameter {
 /// should. What the compiler alone derives keeps its value: dampratio, springdamper, spring lengths, keyframes,
 /// statistics.
 ///
+/// Friction of two geoms that touch: the larger acts. Where both are equal, as by default, that by either one has a
+/// corner: more of it acts, less does not. Derivatives are half the slope by more. With contacts between geoms that are
+/// given as <pair>, or with another friction or priority of one of both, there is no corner.
+///
 /// Source: plugin/parameter/README.md.
 class ParameterSet {
  public:

@@ -156,6 +156,7 @@ struct MissedGoal {
   std::string component;  ///< the worst
   double miss = 0;        ///< of that, absolute
 };
+/// @throws Error{kDimensionMismatch} for a motion of other sizes.
 std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajectory);
 
 /// Those of such costs that are places of bodies, sites, geoms or cameras, against numbers.

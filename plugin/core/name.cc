@@ -121,30 +121,30 @@ DataPtr MakeDataAtKey(const mjModel* model, const std::string& key) {
 }
 
 std::string ElementName(const mjModel* model, int type, int id) {
-  const char* name = mj_id2name(model, type, id);
+  const char* name = mj_id2name(NotNull(model), type, id);
   if (name != nullptr && name[0] != '\0') return name;
   const char* kind = mju_type2Str(type);
   return std::string(kind != nullptr ? kind : "element") + " " + std::to_string(id);
 }
 
-std::string ModelName(const mjModel* model) { return model->names; }
+std::string ModelName(const mjModel* model) { return NotNull(model)->names; }
 
 std::vector<std::string> StateNames(const mjModel* model) {
-  Names names = PositionNames(model);
+  Names names = PositionNames(NotNull(model));
   Extend(DofNames(model, "qvel", "v", "w"), &names);
   Extend(ActivationNames(model), &names);
   return names;
 }
 
 std::vector<std::string> TangentNames(const mjModel* model) {
-  Names names = DofNames(model, "qpos", "", "r");
+  Names names = DofNames(NotNull(model), "qpos", "", "r");
   Extend(DofNames(model, "qvel", "v", "w"), &names);
   Extend(ActivationNames(model), &names);
   return names;
 }
 
 std::vector<std::string> ControlNames(const mjModel* model) {
-  Names names(model->nu);
+  Names names(NotNull(model)->nu);
   for (int i = 0; i < model->nactuator; ++i) {
     const std::string actuator = ElementName(model, mjOBJ_ACTUATOR, i);
     const int count = model->actuator_ctrlnum[i];
@@ -157,7 +157,7 @@ std::vector<std::string> ControlNames(const mjModel* model) {
 }
 
 std::vector<std::string> SensorNames(const mjModel* model) {
-  Names names(model->nsensordata);
+  Names names(NotNull(model)->nsensordata);
   for (int i = 0; i < model->nsensor; ++i) {
     const std::string sensor = ElementName(model, mjOBJ_SENSOR, i);
     const int dim = model->sensor_dim[i];

@@ -11,7 +11,7 @@
 namespace costate {
 
 void CheckDifferentiable(const mjModel* model) {
-  if ((model->opt.enableflags & mjENBL_IPC) == 0) return;
+  if ((NotNull(model)->opt.enableflags & mjENBL_IPC) == 0) return;
   throw Error(ErrorCode::kUnsupported,
               "model '" + ModelName(model) +
                   "' has option flag ipc: its contact multipliers belong to no state, so a step "

@@ -48,6 +48,10 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
     throw Error(ErrorCode::kInvalidArgument,
                 "smoothing is " + fmt::format("{:g}", options.smoothing) + ", it cannot be negative");
   }
+  if (const int level = static_cast<int>(options.level); level < 0 || level > static_cast<int>(Level::kStep)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "level is " + std::to_string(level) + ", it is kBest (0), kAnalytic (1), kResidual (2) or kStep (3)");
+  }
   CheckDifferentiable(model);
   context.resize(mj_stateSize(model, kContextSignature));
   mj_getState(model, data.get(), context.data(), kContextSignature);

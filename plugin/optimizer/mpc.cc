@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/check.h"
 #include "core/extremes.h"
 #include "core/lap.h"
 #include "optimizer/checked_constraint.h"
@@ -203,6 +204,7 @@ void RunLockStep(MpcRun* run) {
 }
 
 void CheckMpc(const Task& task, const MpcSimulation& simulation) {
+  NotNull(task.model.get());
   RefuseTask(task);
   CheckRanges(task, simulation);
   CheckPlant(task, simulation);

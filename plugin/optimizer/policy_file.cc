@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
+#include "core/check.h"
 #include "core/extremes.h"
 #include "rollout/record_format.h"
 
@@ -95,6 +98,7 @@ VectorXd PolicyReader::ReadLayers(const PolicyJson& layers, std::vector<int>* hi
 }
 
 NetworkPolicy PolicyReader::Read() {
+  if (std::error_code ignored; std::filesystem::is_directory(file_, ignored)) Fail("it is a folder");
   std::ifstream stream(file_);
   if (!stream) Fail("it cannot be read");
   try {
@@ -132,6 +136,8 @@ NetworkPolicy PolicyReader::Read() {
     return policy;
   } catch (const PolicyJson::exception& error) {
     Fail(std::string("it is no policy: ") + error.what());
+  } catch (const std::ios_base::failure&) {
+    Fail("it cannot be read");
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kFile) throw;
     Fail(error.what());
@@ -140,7 +146,9 @@ NetworkPolicy PolicyReader::Read() {
 
 }  // namespace
 
-NetworkPolicy LoadPolicy(const mjModel* model, const std::string& file) { return PolicyReader(model, file).Read(); }
+NetworkPolicy LoadPolicy(const mjModel* model, const std::string& file) {
+  return PolicyReader(NotNull(model), file).Read();
+}
 
 std::string NetworkPolicy::ToJson() const {
   const std::vector<std::string> tangents = TangentNames(model_), states = StateNames(model_),

@@ -234,6 +234,15 @@ std::vector<GoalPlace> GoalPlaces(const Task& task) {
 }
 
 std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajectory) {
+  const Dims dims(task.model.get());
+  const auto states = trajectory.X.cols();
+  if (trajectory.X.rows() != dims.nx || states < 1 || trajectory.time.size() != states ||
+      trajectory.U.rows() != dims.nu || trajectory.U.cols() != states - 1 || trajectory.S.rows() != dims.ns ||
+      trajectory.S.cols() != states) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("the motion is none of model '{}': X is {} x {}, S {} x {}", ModelName(task.model.get()),
+                            trajectory.X.rows(), states, trajectory.S.rows(), trajectory.S.cols()));
+  }
   std::vector<MissedGoal> goals;
   const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
   const KnotView end = ViewKnot(trajectory, trajectory.N(), task.substeps * task.model->opt.timestep);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/check.h"
 #include "core/extremes.h"
 #include "core/random.h"
 #include "optimizer/loss_check.h"
@@ -214,6 +215,7 @@ void CheckTrain(const Task& task, const TrainOptions& options) {
 }
 
 NetworkPolicy MakePolicy(const Task& task) {
+  NotNull(task.model.get());
   PolicyOptions options = task.policy;
   if (options.x_ref.size() == 0) options.x_ref = task.x_goal.size() > 0 ? task.x_goal : task.x0;
   options.knot_time = task.substeps * task.model->opt.timestep;

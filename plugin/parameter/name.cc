@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/check.h"
 #include "core/did_you_mean.h"
 #include "core/element.h"
 #include "parameter/parameter_set.h"
@@ -88,6 +89,7 @@ std::string FullName(const mjModel* m, const Field& field, int id, int index) {
 }
 
 std::vector<Parameter> ListParameters(const mjModel* m, const std::string& element) {
+  NotNull(m);
   const std::size_t colon = element.find(':');
   const std::string kind = element.substr(0, colon);
   int object = 0, begin = 0, end = 1;

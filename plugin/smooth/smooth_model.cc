@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/check.h"
 #include "smooth/targets.h"
 
 namespace costate {
@@ -227,6 +228,7 @@ void CheckStrengths(const SmoothContact& o) {
 }  // namespace
 
 SmoothModel MakeSmoothModel(const mjModel* model, const SmoothContact& options) {
+  NotNull(model);
   CheckStrengths(options);
   SmoothModel out;
   SmoothElements elements;

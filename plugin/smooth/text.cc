@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/check.h"
 #include "core/number.h"
 
 namespace costate {
@@ -80,7 +81,7 @@ SmoothContact ParseSmooth(const mjModel* model, const std::string& text) {
     const std::string name = word.substr(0, colon);
     if (name == "auto") {
       const double factor = colon == std::string::npos ? 1 : ReadStrength(word, word.substr(colon + 1));
-      out.onset = kAutoOnset * factor * model->stat.meansize;
+      out.onset = kAutoOnset * factor * NotNull(model)->stat.meansize;
       out.distance = kAutoDistance * factor * model->stat.meansize;
       continue;
     }

@@ -132,5 +132,12 @@ TEST_F(NameTest, NearestNameForgivesTyposAndWhatIsLeftOut) {
   EXPECT_EQ(NearestName("tip", {}), "");
 }
 
+TEST_F(NameTest, NoModelIsAnError) {
+  EXPECT_ERROR(ModelName(nullptr), ErrorCode::kInvalidArgument, "the model is NULL");
+  EXPECT_ERROR(ElementName(nullptr, mjOBJ_BODY, 0), ErrorCode::kInvalidArgument, "the model is NULL");
+  for (const auto names : {StateNames, TangentNames, ControlNames, SensorNames})
+    EXPECT_ERROR(names(nullptr), ErrorCode::kInvalidArgument, "the model is NULL");
+}
+
 }  // namespace
 }  // namespace costate

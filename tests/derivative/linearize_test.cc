@@ -376,6 +376,16 @@ TEST_F(LinearizeTest, RefusesAModelWhoseStepCannotBeRepeated) {
   EXPECT_ERROR(Reference(model.get(), MakeData(model.get()).get()), ErrorCode::kUnsupported, "ipc");
 }
 
+TEST_F(LinearizeTest, NoModelAndNoLevelAreErrors) {
+  EXPECT_ERROR(Certify(nullptr, nullptr), ErrorCode::kInvalidArgument, "the model is NULL");
+  EXPECT_ERROR(Reference(nullptr, nullptr), ErrorCode::kInvalidArgument, "the model is NULL");
+  const ModelPtr model = LoadModelFromString("<mujoco/>");
+  for (const int level : {-1, 4, 9}) {
+    EXPECT_ERROR(Linearizer(model.get(), {.level = static_cast<Level>(level)}), ErrorCode::kInvalidArgument,
+                 "level is ", ", it is kBest (0)");
+  }
+}
+
 // (I6) the engine reads a stage's rotation off its orientation: beyond half a turn it is that of the way back
 TEST_F(LinearizeTest, StagesOfRungeKuttaTurnByMoreThanHalfATurn) {
   constexpr double kTolerance = 1e-7, kRounding = 1e-11;  // of a block's largest entry; of products beside matrices

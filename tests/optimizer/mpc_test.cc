@@ -712,5 +712,14 @@ TEST_F(Mpc, RefusesWhatItCannotDo) {
   EXPECT_ERROR(RunMpc(task, {}), ErrorCode::kInvalidArgument, "horizon", "nan");
 }
 
+TEST_F(Mpc, ATaskWithoutAModelIsAnError) {
+  const Task none;
+  EXPECT_ERROR(CheckMpc(none, {}), ErrorCode::kInvalidArgument, "the model is NULL");
+  EXPECT_ERROR(RunMpc(none, {}), ErrorCode::kInvalidArgument, "the model is NULL");
+  EXPECT_ERROR(MakePolicy(none), ErrorCode::kInvalidArgument, "the model is NULL");
+  EXPECT_ERROR(MissedGoals(none, {}), ErrorCode::kInvalidArgument, "the model is NULL");
+  EXPECT_ERROR(LoadPolicy(nullptr, "policy.json"), ErrorCode::kInvalidArgument, "the model is NULL");
+}
+
 }  // namespace
 }  // namespace costate

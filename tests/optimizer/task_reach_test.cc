@@ -389,6 +389,7 @@ TEST_F(Reach, SolvesAndTellsTheMiss) {
   const TaskSolution solution = SolveTask(task);
   const std::vector<MissedGoal> goals = MissedGoals(task, solution.result.trajectory);
   ASSERT_EQ(goals.size(), 2u);
+  EXPECT_ERROR(MissedGoals(task, {}), ErrorCode::kDimensionMismatch, "the motion is none of model 'arm'");
   EXPECT_EQ(goals[0].name, "site tip");
   EXPECT_EQ(goals[0].unit, "m");
   EXPECT_LT(goals[0].miss, 0.01);

@@ -308,5 +308,9 @@ TEST_F(ParameterSetTest, StencilsAreTheModelsOfSet) {
   EXPECT_EQ(std::memcmp(stencils.Center()->buffer, model->buffer, static_cast<std::size_t>(model->nbuffer)), 0);
 }
 
+TEST_F(ParameterSetTest, OfNoModelThereIsNoList) {
+  EXPECT_ERROR(ListParameters(nullptr, "joint"), ErrorCode::kInvalidArgument, "the model is NULL");
+}
+
 }  // namespace
 }  // namespace costate

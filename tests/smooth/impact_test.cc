@@ -592,5 +592,9 @@ TEST_F(ImpactTest, ModelsAndOptionsThatItDoesNotTakeAreNamed) {
   EXPECT_ERROR(stopped.ByStart(), ErrorCode::kInvalidArgument, "in contact");
 }
 
+TEST_F(ImpactTest, NoModelIsAnError) {
+  EXPECT_ERROR(ImpactLinearizer(nullptr), ErrorCode::kInvalidArgument, "the model is NULL");
+}
+
 }  // namespace
 }  // namespace costate

@@ -283,6 +283,8 @@ TEST_F(SmoothModelTest, ErrorsNameWhatIsWrong) {
   EXPECT_ERROR(make({.onset = -1}), ErrorCode::kInvalidArgument, "onset is -1");
   EXPECT_ERROR(make({.distance = NAN}), ErrorCode::kInvalidArgument, "distance is nan");
   EXPECT_ERROR(make({.onset = 1, .targets = {.pairs = {{"box", "box"}}}}), ErrorCode::kInvalidArgument, "never touch");
+  EXPECT_ERROR(MakeSmoothModel(nullptr, {.onset = 1}), ErrorCode::kInvalidArgument, "the model is NULL");
+  EXPECT_ERROR(ParseSmooth(nullptr, "auto"), ErrorCode::kInvalidArgument, "the model is NULL");
   model->opt.cone = mjCONE_PYRAMIDAL;
   EXPECT_ERROR(make({.friction = 1, .targets = {.geoms = {"box"}}}), ErrorCode::kInvalidArgument, "elliptic");
   EXPECT_ERROR(ParseSmooth(model.get(), "onset,soft"), ErrorCode::kInvalidArgument, "'soft'", "softness");
