@@ -24,9 +24,12 @@ const char* costate_version(void);
    middle of; nothing in it but state, ctrl and context needs to be up to date; data of another model is an error.
    Returns 0 on success; otherwise nonzero, the reason in error (error_sz bytes, always terminated; may be NULL) and the
    outputs untouched. Each thread keeps one private mjData from call to call, so that calls with the same m, level and
-   outputs allocate nothing; it keeps what four of the last such combinations need, a fifth is set up anew, at several
-   times the cost of a call. Values in m may change between calls. Different threads may call at once. The control of a
-   delayed actuator acts in a later step: its column of B is 0. */
+   outputs allocate nothing, but for contacts and limits that are more than ever before, and for level 2 and terms that
+   fall to it, which allocate in each column; it keeps what four of the last such combinations need, a fifth is set up
+   anew, at several times the cost of a call. Values in m may change between calls. Different threads may call at once;
+   a callback of the engine (mjcb_control …) that is called within a call may not, which is an error, nor may callbacks
+   be Python's of MuJoCo's bindings, which know their own data alone. The control of a delayed actuator acts in a later
+   step: its column of B is 0. */
 int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D,
                        char* error, int error_sz);
 
@@ -61,7 +64,8 @@ int costate_rollout_get_parameters(const costate_rollout* rollout, mjtNum* theta
 int costate_rollout_set_parameters(costate_rollout* rollout, const mjtNum* theta, char* error, int error_sz);
 
 /* N control intervals from x0 (nq+nv+na) under U (N x nu).
-     X: (N+1) x (nq+nv+na), states   S: (N+1) x nsensordata, those of the last state with no control
+     X: (N+1) x (nq+nv+na), states   S: (N+1) x nsensordata, those of the last state with no control; 0 where the
+     model disables sensors
    Either may be NULL. Returns and error as costate_transition; a motion that fails is an error, which names the knot.
    One call at a time on one rollout; different rollouts in different threads. */
 int costate_rollout_forward(costate_rollout* rollout, const mjtNum* x0, const mjtNum* U, int N, mjtNum* X, mjtNum* S,
@@ -143,7 +147,8 @@ int costate_check_slopes(costate_task* task, char* error, int error_sz);
 
 /* How a task is solved; zeros leave what the task says. */
 typedef struct {
-  int iterations; /* at most */
+  int iterations; /* at most, of a solve on the true model: smooth stages, rounds and each length that <time> tries
+                     have counts of their own (costate/solve_task.h), and the result's are all of them */
   int hops;       /* rounds of kicked controls, beyond the nearest minimum (costate/basin_hopping.h); -1: none */
   int threads;
   /* After each iteration, from the calling thread; nonzero ends, and the best motion so far is the result. May be NULL.

@@ -15,6 +15,7 @@
 #include "core/simd.h"
 #include "engine/c_call.h"
 #include "engine/model_key.h"
+#include "engine/python_callbacks.h"
 #include "engine/two_engines.h"
 
 namespace costate {
@@ -31,6 +32,7 @@ class Cache {
   VectorXd x, u, context;
   StepDerivative derivative;
   StepVjp vjp;
+  bool busy = false;  // a call is at work on this thread
 
   Linearizer* Get(const mjModel* m, int level, Sensors sensors) {
     wanted_.Read(m);
@@ -129,6 +131,7 @@ Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, Sensors sensor
                     ", it is 0 (best available), 1 (analytic), 2 (residual difference) or 3 "
                     "(step difference)");
   }
+  RefusePythonCallbacks();
   CheckData(m, d);
   Linearizer* linearizer = cache.Get(m, level, sensors);
   cache.context.resize(mj_stateSize(m, kContextSignature));
@@ -204,9 +207,20 @@ void RegisterResidualOf(const char* name, int size, int reads, costate_residual_
   RegisterResidual(name, std::move(callback));
 }
 
+// A callback of the engine that calls again, from a step in the midst of a call on its thread, would write over what that
+// one works on.
 template <typename F>
-int Call(char* error, int error_sz, F call) {
+int CallWithCache(char* error, int error_sz, F call) {
+  if (cache.busy) {
+    return CallFromC(error, error_sz, [] {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a derivative is being made on this thread: a callback of the engine that is called in its steps "
+                  "cannot ask for another");
+    });
+  }
+  cache.busy = true;
   const int failed = CallFromC(error, error_sz, call);
+  cache.busy = false;
   if (failed) cache.DropWhatFailed();
   return failed;
 }
@@ -218,15 +232,16 @@ const char* costate_version(void) { return COSTATE_VERSION; }
 
 int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D,
                        char* error, int error_sz) {
-  return costate::Call(error, error_sz, [&] { costate::Transition(m, d, level, A, B, C, D); });
+  return costate::CallWithCache(error, error_sz, [&] { costate::Transition(m, d, level, A, B, C, D); });
 }
 
 int costate_vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz) {
-  return costate::Call(error, error_sz, [&] { costate::Vjp(m, d, level, lambda, x_bar, u_bar, qfrc_bar); });
+  return costate::CallWithCache(error, error_sz, [&] { costate::Vjp(m, d, level, lambda, x_bar, u_bar, qfrc_bar); });
 }
 
 int costate_register_residual(const char* name, int size, int reads, costate_residual_value value,
                               costate_residual_jacobian jacobian, void* user, char* error, int error_sz) {
-  return costate::Call(error, error_sz, [&] { costate::RegisterResidualOf(name, size, reads, value, jacobian, user); });
+  return costate::CallFromC(error, error_sz,
+                            [&] { costate::RegisterResidualOf(name, size, reads, value, jacobian, user); });
 }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "engine/c_call.h"
+#include "engine/python_callbacks.h"
 
 struct costate_policy {
   costate::NetworkPolicy law;
@@ -141,6 +142,7 @@ costate_task* costate_load_task(const char* file, char* error, int error_sz) {
   costate_task* task = nullptr;
   costate::CallFromC(error, error_sz, [&] {
     costate::RefuseNull(file, "file");
+    costate::RefusePythonCallbacks();
     task = new costate_task{costate::LoadTask(file)};
   });
   return task;
@@ -157,6 +159,7 @@ int costate_task_substeps(const costate_task* task) { return task ? task->task.s
 int costate_check_slopes(costate_task* task, char* error, int error_sz) {
   return costate::CallFromC(error, error_sz, [&] {
     costate::RefuseNull(task, "task");
+    costate::RefusePythonCallbacks();
     const costate::SlopeCheck check = costate::CheckSlopes(task->task.ToProblem(), task->task.U_guess);
     if (!check.agrees()) throw costate::Error(costate::ErrorCode::kInvalidArgument, check.Text());
   });
@@ -166,6 +169,7 @@ int costate_solve_task(costate_task* task, const costate_solve_options* options,
                        mjtNum* X, mjtNum* U, mjtNum* K, char* error, int error_sz) {
   return costate::CallFromC(error, error_sz, [&] {
     costate::RefuseNull(task, "task");
+    costate::RefusePythonCallbacks();
     costate::SolveTaskOf(task, options, result, X, U, K);
   });
 }

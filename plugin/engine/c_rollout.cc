@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/c_call.h"
+#include "engine/python_callbacks.h"
 #include "engine/two_engines.h"
 
 struct costate_rollout {
@@ -33,6 +34,7 @@ namespace {
 std::unique_ptr<costate_rollout> MakeRollout(const mjModel* m, const mjData* d, int substeps,
                                              const char* const* parameters, int n) {
   RefuseTwoEngines();
+  RefusePythonCallbacks();
   RefuseNull(m, "m");
   RefuseNull(d, "d");
   if (n < 0) throw Error(ErrorCode::kInvalidArgument, "n is " + std::to_string(n) + ", it counts parameters");
@@ -48,6 +50,7 @@ std::unique_ptr<costate_rollout> MakeRollout(const mjModel* m, const mjData* d, 
 void RollForward(costate_rollout* r, const mjtNum* x0, const mjtNum* U, int N, mjtNum* X, mjtNum* S) {
   RefuseNull(r, "rollout");
   RefuseNull(x0, "x0");
+  RefusePythonCallbacks();
   if (N < 1) throw Error(ErrorCode::kInvalidArgument, "N is " + std::to_string(N) + ", at least 1 is needed");
   const Dims& dims = r->simulator.dims();
   if (dims.nu > 0) RefuseNull(U, "U");
@@ -66,6 +69,7 @@ void RollForward(costate_rollout* r, const mjtNum* x0, const mjtNum* U, int N, m
 void PullBackward(costate_rollout* r, const mjtNum* X_bar, const mjtNum* S_bar, mjtNum* x0_bar, mjtNum* U_bar,
                   mjtNum* theta_bar) {
   RefuseNull(r, "rollout");
+  RefusePythonCallbacks();
   if (!r->moved) throw Error(ErrorCode::kInvalidArgument, "there is no motion: costate_rollout_forward comes first");
   const Dims& dims = r->simulator.dims();
   const int N = r->motion.N();

@@ -14,6 +14,7 @@
 #include "engine/model_key.h"
 #include "engine/plugin.h"
 #include "engine/private_model.h"
+#include "engine/python_callbacks.h"
 #include "engine/switch_distance.h"
 
 namespace costate {
@@ -95,7 +96,7 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
   try {
     Evaluate(m, start.get());
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kUnsupported) attributes_.Fail("level", error.what());
+    if (error.code() == ErrorCode::kUnsupported && IsBeingCompiled(m)) attributes_.Fail("level", error.what());
     linearizer_.reset();
   }
   guard.TakeWarnings();
@@ -185,6 +186,7 @@ void LinearizationPlugin::Show(const LinearizationOutput::Item& item, double* ou
 }
 
 void LinearizationPlugin::Evaluate(const mjModel* m, const mjData* d) {
+  RefusePythonCallbacks();
   if (needs_matrices_) Linearization(m, d);
   if (needs_equation_) Equation(m, d);
   double* out = values_.data();

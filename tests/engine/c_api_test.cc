@@ -313,17 +313,17 @@ TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
                "0'/><geom size='.1'/></body></worldbody><actuator><motor name='push' joint='a'/></actuator>"
                "<keyframe><key name='off' qpos='0.3 0.2' qvel='0.1 0.4' ctrl='0.5'/></keyframe></mujoco>");
   char error[400];
+  std::string start = "<start key='off'/>";
   const auto check = [&](costate_residual_jacobian jacobian) {
     EXPECT_EQ(costate_register_residual("c pair", 2, COSTATE_READS_STATE | COSTATE_READS_CONTROL, ResidualValue,
                                         jacobian, &factor, error, sizeof error),
               0);
-    costate_task* task =
-        costate_load_task(folder
-                              .Write("t.xml",
-                                     "<task model='two.xml' horizon='0.01'><start key='off'/><measure name='v' "
-                                     "qvel='a'/><cost callback='c pair' reads='v'/></task>")
-                              .c_str(),
-                          error, sizeof error);
+    costate_task* task = costate_load_task(
+        folder
+            .Write("t.xml", "<task model='two.xml' horizon='0.01'>" + start +
+                                "<measure name='v' qvel='a'/><cost callback='c pair' reads='v'/></task>")
+            .c_str(),
+        error, sizeof error);
     EXPECT_NE(task, nullptr) << error;
     const int code = costate_check_slopes(task, error, sizeof error);
     costate_delete_task(task);
@@ -334,6 +334,23 @@ TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
   EXPECT_NE(std::string(error).find("lx by qpos[b] at knot 3: "), std::string::npos) << error;
   EXPECT_NE(costate_check_slopes(nullptr, error, sizeof error), 0);
   EXPECT_STREQ(error, "task is NULL");
+
+  // at rest in 0 both numbers of the residual are 0, and so is the cost's slope whatever the Jacobian: u0 x1 by x1
+  const auto silent = [](void* user, const costate_residual_input* in, mjtNum* by_measured, mjtNum* by_x,
+                         mjtNum* by_u) {
+    if (in->u) ResidualSlopes(user, in, by_measured, by_x, by_u);
+    by_x[4 + 1] -= 3;
+  };
+  start = "";
+  EXPECT_EQ(check([](void* user, const costate_residual_input* in, mjtNum* by_measured, mjtNum* by_x, mjtNum* by_u) {
+              if (in->u) ResidualSlopes(user, in, by_measured, by_x, by_u);
+              if (!in->u) by_measured[0] = 2 * in->x[0], by_x[0] = 2 * in->measured[0];
+            }),
+            0)
+      << error;
+  EXPECT_NE(check(silent), 0);
+  EXPECT_NE(std::string(error).find("J, of number 1 of its residual by qpos[b] at knot 0: "), std::string::npos)
+      << error;
 }
 
 // ---- policies and tasks ---------------------------------------------------------------------------------------------
@@ -426,6 +443,9 @@ TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
     return std::string(error_);
   };
   EXPECT_NE(complaint(m_, folder_.File("gone.json")).find("gone.json: it cannot be read"), std::string::npos) << error_;
+  EXPECT_NE(complaint(m_, folder_.path().string()).find(folder_.path().string() + ": it is a folder"),
+            std::string::npos)
+      << error_;
   EXPECT_NE(complaint(m_, folder_.Write("bad.json", "{\"state\": 3")).find("it is no policy"), std::string::npos)
       << error_;
   EXPECT_NE(complaint(m_, folder_.Write("empty.json", "{}")).find("state"), std::string::npos) << error_;
@@ -601,6 +621,62 @@ TEST_F(CApiTest, RefusesASecondEngine) {
     return said;
   };
   EXPECT_EXIT(std::_Exit(refused() ? 0 : 1), testing::ExitedWithCode(0), "");
+}
+
+// a control callback that asks for a derivative, in whose steps it is called again
+TEST_F(CApiTest, RefusesACallWithinACallOnItsThread) {
+  struct Inner {
+    int depth = 0, refused = 0;
+    char error[200] = "";
+  };
+  static thread_local Inner inner;
+  inner = {};
+  mjcb_control = [](const mjModel* m, mjData* d) {
+    if (inner.depth > 0) return;
+    inner.depth++;
+    inner.refused += costate_transition(m, d, 3, nullptr, nullptr, nullptr, nullptr, inner.error, 200) != 0;
+    inner.depth--;
+  };
+  EXPECT_EQ(Transition(3), 0) << error_;
+  const RowMajor A = A_;
+  mjcb_control = [](const mjModel*, mjData*) {};
+  EXPECT_GT(inner.refused, 1);
+  EXPECT_NE(std::string(inner.error).find("a derivative is being made on this thread"), std::string::npos)
+      << inner.error;
+  // the refused calls left no trace
+  EXPECT_EQ(Transition(3), 0) << error_;
+  mjcb_control = nullptr;
+  EXPECT_TRUE(support::BitwiseEqual(A_, A));
+}
+
+// MuJoCo's Python bindings have their callbacks in a module of this name; it is made here of a library that has a
+// function of that type
+TEST_F(CApiTest, RefusesCallbacksOfMujocosPythonBindings) {
+  const support::TemporaryFolder folder;
+  const std::string module = folder.File("_callbacks.cpython-312-x86_64-linux-gnu.so");
+  Dl_info own{};
+  ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "frexp"), &own), 0);
+  std::filesystem::copy_file(own.dli_fname, module);
+  void* handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(handle, nullptr) << dlerror();
+  costate_rollout* rollout = costate_make_rollout(model_.get(), data_.get(), 1, nullptr, 0, error_, sizeof error_);
+  ASSERT_NE(rollout, nullptr) << error_;
+  mjcb_control = reinterpret_cast<mjfGeneric>(dlsym(handle, "frexp"));  // never called
+  const auto refused = [&](bool failed) {
+    EXPECT_TRUE(failed);
+    EXPECT_NE(std::string(error_).find("mjcb_control is a Python function"), std::string::npos) << error_;
+    std::strcpy(error_, "old");
+  };
+  refused(Transition(0) != 0);
+  refused(Transition(1) != 0);
+  const VectorXd x = GetState(model_.get(), data_.get()), u = VectorXd::Zero(2);
+  refused(costate_rollout_forward(rollout, x.data(), u.data(), 1, nullptr, nullptr, error_, sizeof error_) != 0);
+  refused(costate_make_rollout(model_.get(), data_.get(), 1, nullptr, 0, error_, sizeof error_) == nullptr);
+  refused(costate_load_task(COSTATE_MODELS "/cartpole/swing_up.xml", error_, sizeof error_) == nullptr);
+  mjcb_control = nullptr;
+  costate_delete_rollout(rollout);
+  EXPECT_EQ(Transition(0), 0) << error_;
+  dlclose(handle);
 }
 
 }  // namespace

@@ -172,11 +172,39 @@ def check_errors():
             raise AssertionError("accepted: " + text)
 
 
+def check_python_callbacks():
+    """The bindings end the process where a callback is called with data that are not theirs: refused before."""
+    model = mujoco.MjModel.from_xml_string(SCENE.replace("STIFFNESS", "2e4"))
+    data = mujoco.MjData(model)
+    expected = transition(model, data, 0)
+    mujoco.mj_forward(model, data)
+    assert data.sensor("lin").data[-1] == 1
+
+    def control(m, d):
+        d.ctrl[0] = 0.1
+
+    mujoco.set_mjcb_control(control)
+    for level in range(4):
+        try:
+            transition(model, data, level)
+        except AssertionError as error:
+            assert "mjcb_control is a Python function" in str(error), error
+        else:
+            raise RuntimeError("a step with a Python callback was taken")
+    mujoco.mj_step(model, data)
+    assert (data.sensor("lin").data == 0).all() and data.ctrl[0] == 0.1
+    mujoco.MjData(model)
+    mujoco.set_mjcb_control(None)
+    mujoco.mj_resetData(model, data)
+    assert (transition(model, data, 0)[0] == expected[0]).all()
+
+
 mujoco.mj_loadPluginLibrary(LIBRARY)
 check_unused_plugins_change_nothing()
 check_derivatives()
 check_copies_and_threads()
 check_errors()
+check_python_callbacks()
 with tempfile.TemporaryDirectory() as temporary:
     check_policy(pathlib.Path(temporary))
 print("passed")
