@@ -19,8 +19,22 @@ namespace fs = std::filesystem;
 
 struct CachedRun {
   std::weak_ptr<const PolicyRun> run;
-  fs::file_time_type written;
+  std::string written;
 };
+
+// when each file of a run was written, and how long it is
+std::string WhenWritten(const fs::path& folder) {
+  std::map<std::string, std::string> files;  // the order of a listing means nothing
+  std::error_code ignored;
+  for (fs::directory_iterator at(folder, ignored), end; at != end; at.increment(ignored)) {
+    const auto size = at->is_regular_file(ignored) ? at->file_size(ignored) : 0;
+    files[at->path().filename().string()] =
+        fmt::format("{} {}", at->last_write_time(ignored).time_since_epoch().count(), size);
+  }
+  std::string all;
+  for (const auto& [name, written] : files) all += name + " " + written + "\n";
+  return all;
+}
 
 std::mutex policy_runs_mutex;
 
@@ -109,7 +123,7 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
   if (folder.empty()) folder = ".";
   std::error_code ignored;
   const std::string key = fs::weakly_canonical(folder, ignored).string();
-  const fs::file_time_type written = fs::last_write_time(folder / kRecordFile, ignored);
+  const std::string written = WhenWritten(folder);
 
   std::lock_guard<std::mutex> lock(policy_runs_mutex);
   CachedRun& cached = CachedRuns()[key];
@@ -122,7 +136,7 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
   if (run->N < 1 || run->record.model->nu == 0) {
     throw Error(ErrorCode::kInvalidArgument, "run '" + run->folder + "' has no control to play");
   }
-  cached = {run, written};
+  cached = {run, written};  // as it was before it was read
   return run;
 }
 

@@ -30,7 +30,7 @@ struct PolicyRun {
   std::string StructureMismatch(const mjModel* model) const;
 };
 
-/// The run in a folder, or of its record.json; read again only when that file has changed since.
+/// The run in a folder, or of its record.json; read again only when a file of it has changed since.
 /// @throws as ReadRecord; Error{kInvalidArgument} when the run has no control.
 std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path);
 

@@ -243,7 +243,8 @@ MatrixXd AllColumns(const MatrixXd& part, Eigen::Index rows, Eigen::Index cols) 
   return all;
 }
 
-// Jacobians that callbacks state: a cost has Jᵀr of them, which says nothing of J where r is 0
+// Jacobians that callbacks state: a cost has Jᵀr of them, which says nothing of J where r is 0. At knots where the term
+// does not count no solve asks for one
 void CompareCallbacks(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt,
                       Comparison* comparison) {
   const auto* residuals = dynamic_cast<const ResidualCost*>(&cost);
@@ -256,8 +257,14 @@ void CompareCallbacks(const mjModel* model, const Cost& cost, const Trajectory& 
       residuals->Residual(i, moved, &value);
       return value;
     };
+    const auto counts = [&](int t) {
+      const VectorXd* weight;
+      return residuals->Weights(i, ViewKnot(motion, t, dt), &weight) != 0;
+    };
     VectorXd sizes = VectorXd::Zero(term.size());
-    for (int t = 0; t <= motion.N(); t++) sizes = sizes.cwiseMax(r(ViewKnot(motion, t, dt)).cwiseAbs());
+    for (int t = 0; t <= motion.N(); t++) {
+      if (counts(t)) sizes = sizes.cwiseMax(r(ViewKnot(motion, t, dt)).cwiseAbs());
+    }
     const auto names = [&](const char* slopes) {
       std::vector<std::string> names;
       for (int k = 0; k < term.size(); k++)
@@ -265,6 +272,7 @@ void CompareCallbacks(const mjModel* model, const Cost& cost, const Trajectory& 
       return names;
     };
     for (int t = 0; t <= motion.N(); t++) {
+      if (!counts(t)) continue;
       const KnotView knot = ViewKnot(motion, t, dt);
       const Sensing sensing = SensingOf(cost, knot, *comparison);
       const NudgedKnot at(model, knot, sensing.whole, sizes);
