@@ -357,7 +357,7 @@ MatrixXd Sample(const TimeSeries& series, int N, double knot_time, const Interpo
       const double s = (time - series.time[k]) / (series.time[k + 1] - series.time[k]);
       const auto before = series.values.col(k), after = series.values.col(k + 1);
       if (between) U.col(t) = between(before, after, s);
-      else U.col(t) = before + s * (after - before);
+      else U.col(t) = (1 - s) * before + s * after;
     }
   }
   return U;

@@ -406,6 +406,26 @@ TEST_F(BasinHopping, FollowsASolveThatEndsInfeasible) {
   EXPECT_NE(never.result.message.find("no motion found that keeps the constraints"), std::string::npos);
 }
 
+// the same puck in one term with what the finger does reach: a solve that gains next to nothing there is none either
+TEST_F(BasinHopping, FollowsASolveThatHardlyAnythingHelps) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kFingerAndPuck);
+  const auto solve = [&](const std::string& hopping) {
+    return SolveTask(LoadTask(
+        folder.Write("push.task.xml",
+                     "<task model='push.xml' horizon='1'><cost qpos='finger puck' target='.002 .2' terminal='100'/>"
+                     "<cost ctrl='all' weight='0.01'/>" +
+                         hopping + "</task>")));
+  };
+  const TaskSolution plain = solve("<hopping rounds='0'/>"),
+                     found = solve("<hopping rounds='4' from='stall' mirror='false'/>");
+  EXPECT_EQ(plain.result.status, SolveStatus::kConverged);
+  EXPECT_LT(plain.result.cost, plain.result.initial_cost) << "the finger moves";
+  EXPECT_GT(plain.result.cost, 0.999 * plain.result.initial_cost);
+  EXPECT_FALSE(found.rounds.empty());
+  EXPECT_LT(found.result.cost, 0.5 * plain.result.cost) << found.result.message;
+}
+
 // a puck that nothing touches has no slope: plainly solved, the finger stays where it is, and that converges at once
 TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
   const support::TemporaryFolder folder;

@@ -1,5 +1,6 @@
 #include <costate/ilqr.h>
 #include <costate/solve.h>
+#include <costate/state.h>
 #include <costate/task.h>
 
 #include <gtest/gtest.h>
@@ -594,6 +595,32 @@ TEST_F(Ilqr, TakesControlLimitsFromTheModel) {
   model->opt.disableflags |= mjDSBL_CLAMPCTRL;
   ControlLimits(model.get(), &lower, &upper);
   EXPECT_TRUE(BitwiseEqual(lower, Eigen::Vector2d(-support::kInf, -support::kInf)));
+}
+
+// where steps are differenced, those of a solver that the model ends early would be noise over nudges of 1e-6
+TEST_F(Ilqr, DifferencesConvergedSteps) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><option solver="CG" iterations="4" tolerance="1e-4" timestep=".01"/>
+    <worldbody><geom type="plane" size="2 2 .1"/><body pos="0 0 .099"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+    <body pos=".02 0 .297"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+    <body pos="0 .03 .494"><freejoint/><geom type="box" size=".1 .1 .1"/></body></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int k = 0; k < 20; ++k) mj_step(model.get(), data.get());
+  ASSERT_EQ(data->ncon, 12);
+  const auto A = [&](LinearizeOptions options, Level level) {
+    options.level = level;
+    Linearizer linearizer(model.get(), options);
+    StepDerivative derivative;
+    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd(0), &derivative);
+    return derivative.A;
+  };
+  const LinearizeOptions own = IlqrOptions().derivative;
+  LinearizeOptions early = own;
+  early.converge = false;
+  const MatrixXd closed = A(own, Level::kAnalytic);
+  const double largest = closed.cwiseAbs().maxCoeff();
+  EXPECT_LT((A(own, Level::kStep) - closed).cwiseAbs().maxCoeff(), 0.01 * largest);
+  EXPECT_GT((A(early, Level::kStep) - closed).cwiseAbs().maxCoeff(), largest) << "this test shows nothing";
 }
 
 }  // namespace

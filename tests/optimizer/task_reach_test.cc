@@ -468,7 +468,9 @@ TEST_F(Reach, SaysThatAGoalIsOutOfReach) {
   ASSERT_EQ(told("", "site:tip=3,0,_").size(), 1u);
   EXPECT_EQ(told("", "site:tip=3,0,_")[0],
             "goal of site tip: the nearest posture found is 2.1 m off; is it out of reach?");
+  EXPECT_EQ(told("", "site:tip=1,0,_").size(), 1u) << "a tenth of a metre";
   EXPECT_TRUE(told("", "site:tip=.6,.3,_").empty());
+  EXPECT_TRUE(told("", "site:tip=.89,0,_").empty());
   EXPECT_TRUE(told(R"(<joint type="slide" axis="1 0 0"/>)", "site:tip=3,0,_").empty());
 }
 

@@ -277,6 +277,24 @@ TEST_F(TaskFile, LeadsTheGuessThroughKeyframes) {
   EXPECT_TRUE(MatricesNear(task.U_guess.col(4), pose, 0));
 }
 
+// between equal values in a table the same value stands, but for rounding
+TEST_F(TaskFile, ControlsAtTheEndOfTheirRangeAreNotBeyondIt) {
+  const TemporaryFolder folder;
+  folder.Write("slide.xml",
+               "<mujoco><worldbody><body><joint name='x' type='slide'/><geom size='.1'/></body></worldbody>"
+               "<actuator><motor name='u' joint='x' ctrlrange='0 .04'/></actuator></mujoco>");
+  const auto warnings = [&](const std::string& value) {
+    folder.Write("u.csv", "time,u\n0," + value + "\n3," + value + "\n");
+    return LoadTask(folder.Write("slide.task.xml",
+                                 "<task model='slide.xml' horizon='3'><guess file='u.csv'/>"
+                                 "<cost ctrl='all'/></task>"))
+        .warnings;
+  };
+  EXPECT_TRUE(warnings("0.04").empty());
+  ASSERT_EQ(warnings("0.0401").size(), 1u);
+  EXPECT_NE(warnings("0.0401")[0].find("lay beyond their range"), std::string::npos);
+}
+
 // An arm that would fall over: motors that follow a path have it where the path is, a servo too; at rest at each
 // keyframe, halfway at half time, and not beyond their limits.
 TEST_F(TaskFile, FollowsAPathOfPositions) {
