@@ -189,7 +189,7 @@ void PrintUnknownForce(const mjModel* m, const VectorXd& force) {
   const int joint = m->dof_jntid[at];
   const int type = m->jnt_type[joint];
   const bool linear = type == mjJNT_SLIDE || (type == mjJNT_FREE && at - m->jnt_dofadr[joint] < 3);
-  fmt::print("  estimate      unknown forces of up to {:.3g} {} at the end, along {}\n", force[at],
+  fmt::print("  estimate      an unknown force of {:.3g} {} along {} at the end, the largest\n", force[at],
              linear ? "N" : "N m", TangentNames(m)[static_cast<std::size_t>(m->nv + at)]);
 }
 

@@ -66,6 +66,21 @@ TEST(CliMpc, SaysThatTheRobotEndsNoBetterThanItBegan) {
   EXPECT_TRUE(Has(result.out, said)) << result.out;
 }
 
+TEST(CliMpc, TellsOfTheForceThatPlansHaveLearned) {
+  TemporaryFolder folder;
+  const std::string task = WriteMpcTask(folder);
+  std::string heavy = kMpcArm;
+  heavy.replace(heavy.find("mass='1'"), 8, "mass='1.5'");
+  const std::vector<std::string> call{
+      "mpc", task, "--time", "1", "--no-save", "--plant", folder.Write("heavy.xml", heavy)};
+  EXPECT_FALSE(Has(Costate(call).out, "an unknown force of "));
+  std::vector<std::string> learning = call;
+  learning.insert(learning.end(), {"--estimate", "0.2"});
+  EXPECT_TRUE(Has(Costate(learning).out, "an unknown force of ")) << Costate(learning).out;
+  learning.back() = "0";
+  EXPECT_EQ(Costate(learning).exit_code, 2);
+}
+
 TEST(CliMpc, TellsHowConstraintsWereKept) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder,
