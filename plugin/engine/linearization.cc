@@ -90,7 +90,13 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
   if (output_.Needs(LinearizationOutput::kCondition)) symmetric_H_ = Eigen::SelfAdjointEigenSolver<MatrixXd>(nv);
   Prepare(m);
 
-  // once at the model's start: a level that cannot be had is told now, and memory grows to its size
+  // once at the model's start: a level that cannot be had is told now, and memory grows to its size; but not under a
+  // callback that may be gone when the model is stepped
+  try {
+    RefusePythonCallbacks();
+  } catch (const Error&) {
+    return;
+  }
   const DataPtr start = MakeData(model_.get());
   EngineGuard guard(start.get());
   try {
@@ -186,7 +192,6 @@ void LinearizationPlugin::Show(const LinearizationOutput::Item& item, double* ou
 }
 
 void LinearizationPlugin::Evaluate(const mjModel* m, const mjData* d) {
-  RefusePythonCallbacks();
   if (needs_matrices_) Linearization(m, d);
   if (needs_equation_) Equation(m, d);
   double* out = values_.data();
@@ -203,6 +208,7 @@ void LinearizationPlugin::Compute(const mjModel* m, mjData* d, int) {
   if (due) {
     EngineGuard guard;
     try {
+      RefusePythonCallbacks();
       Prepare(m);
       EngineGuard stack(data_.get());
       Evaluate(m, d);

@@ -323,7 +323,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
 void BasinHopping::SolveMirrored() {
   std::optional<Beginning> mirrored = Mirrored();
   if (!mirrored) return;
-  SolveResult led = std::move(out_.result);
+  SolveResult led = out_.result;
   BasinHoppingRound first = first_;
   Round({std::move(*mirrored)}, options_.iterations, options_.tolerance, 0);
   SolveResult& then = out_.result;
@@ -338,6 +338,11 @@ void BasinHopping::SolveMirrored() {
     first.origin = RoundOrigin::kMirrored;
   } else {
     then = std::move(led);
+  }
+  if (interrupted_ && then.status != SolveStatus::kInterrupted) {
+    then.status = SolveStatus::kInterrupted;
+    then.message = fmt::format("interrupted after {} iterations; the best motion's own solve {}", iterations_.size(),
+                               then.message);
   }
   first_ = first;
 }

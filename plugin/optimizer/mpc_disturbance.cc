@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "core/engine_guard.h"
+
 namespace costate {
 
 MpcDisturbance::MpcDisturbance(const Task& task)
@@ -35,8 +37,10 @@ int MpcDisturbance::Contacts(ConstVectorRef x) {
 void MpcDisturbance::Measured(MpcMeasurement* measured) {
   if (force_.size() == 0) return;
   const mjModel* model = task_.model.get();
-  // an impact that comes early or late is no force
-  if (u_.size() > 0 && measured->x.allFinite() && Predict() && Contacts(next_) == Contacts(measured->x)) {
+  const EngineGuard guard(data_.get());
+  const int predicted = u_.size() > 0 && measured->x.allFinite() && Predict() ? Contacts(next_) : -1;
+  // an impact that comes early or late is no force; M is that of the measured state
+  if (predicted >= 0 && Contacts(measured->x) == predicted) {
     error_ = measured->x.segment(model->nq, model->nv) - next_.segment(model->nq, model->nv);
     mj_mulM(model, data_.get(), change_.data(), error_.data());
     force_ += share_ / control_time_ * change_;

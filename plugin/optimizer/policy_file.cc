@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "core/check.h"
 #include "core/extremes.h"
+#include "core/read_file.h"
 #include "rollout/record_format.h"
 
 namespace costate {
@@ -98,11 +96,8 @@ VectorXd PolicyReader::ReadLayers(const PolicyJson& layers, std::vector<int>* hi
 }
 
 NetworkPolicy PolicyReader::Read() {
-  if (std::error_code ignored; std::filesystem::is_directory(file_, ignored)) Fail("it is a folder");
-  std::ifstream stream(file_);
-  if (!stream) Fail("it cannot be read");
   try {
-    const PolicyJson json = PolicyJson::parse(stream);
+    const PolicyJson json = PolicyJson::parse(ReadFile(file_, "policy '" + file_ + "'"));
     CheckNames("the state", json.at("state"), StateNames(model_));
     PolicyOptions options;
     for (const PolicyJson& seen : json.at("observations")) options.observations.push_back(ReadObservation(seen));
@@ -136,8 +131,6 @@ NetworkPolicy PolicyReader::Read() {
     return policy;
   } catch (const PolicyJson::exception& error) {
     Fail(std::string("it is no policy: ") + error.what());
-  } catch (const std::ios_base::failure&) {
-    Fail("it cannot be read");
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kFile) throw;
     Fail(error.what());

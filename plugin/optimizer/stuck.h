@@ -26,13 +26,19 @@ inline bool IsStuckAtGuess(const SolveResult& result) {
          result.gradient_norm <= kNoSlope * std::abs(result.cost);
 }
 
-/// Terms that a solve without a kink or constraint has left where they were, as no control moves them by much.
-inline std::vector<std::string> HardlyMoved(const Problem& problem, const SolveResult& result) {
-  constexpr double kUnmoved = 0.999, kSlope = 1e-3;
-  const bool moved = !(result.cost > kUnmoved * result.initial_cost);
+/// A solve without a kink or constraint that has gained next to nothing.
+inline bool HasNotMoved(const Problem& problem, const SolveResult& result) {
+  constexpr double kUnmoved = 0.999;
   const bool constrained = problem.constraints && problem.constraints->size() > 0;
-  if (result.status != SolveStatus::kConverged || moved || constrained) return {};
-  return UntouchedTerms(problem, result.trajectory, kSlope);
+  return result.status == SolveStatus::kConverged && !constrained && result.cost > kUnmoved * result.initial_cost;
+}
+
+inline constexpr double kHardlyASlope = 1e-3;  // in terms of what is measured
+
+/// Terms that such a solve has left where they were, as no control moves them by much.
+inline std::vector<std::string> HardlyMoved(const Problem& problem, const SolveResult& result) {
+  if (!HasNotMoved(problem, result)) return {};
+  return UntouchedTerms(problem, result.trajectory, kHardlyASlope);
 }
 
 /// What it costs is hardly less than the guess.
@@ -41,9 +47,12 @@ inline bool HasHardlyGained(const SolveResult& result) {
   return result.cost > kHardlyLess * result.initial_cost;
 }
 
-/// Some of what it costs is not touched by any control, or by hardly one where nothing is gained.
+/// Some of what it costs is changed by no control, or, where next to nothing was gained, by less than a thousandth.
 inline bool LeavesUntouched(const Problem& problem, const SolveResult& result) {
-  return !UntouchedTerms(problem, result.trajectory).empty() || !HardlyMoved(problem, result).empty();
+  const bool unmoved = HasNotMoved(problem, result);
+  return !(unmoved ? UntouchedTerms(problem, result.trajectory, kHardlyASlope)
+                   : UntouchedTerms(problem, result.trajectory))
+              .empty();
 }
 
 /// Stuck in one of the two ways, or with what is not touched.

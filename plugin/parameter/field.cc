@@ -335,8 +335,8 @@ std::string Note(const mjModel* m, const Field& field, int id) {
     return m->body_dofnum[m->body_weldid[m->geom_bodyid[id]]] > 0 ? "the body's mass and inertia stay" : "";
   }
   if (Is(field, "geom", "friction"))
-    return "of two geoms in contact the larger friction acts, or the higher priority's; where both are equal the "
-           "slope is half of that by which a larger one acts";
+    return "of two geoms in contact the larger friction acts, or the higher priority's; where both are equal more "
+           "of this one acts and less of it does not: the slope is half of that by more";
   if (Is(field, "body", "mass")) return "the body's moments of inertia stay (scale changes both)";
   if (Is(field, "body", "scale") || Is(field, "body", "inertia")) return has_geoms(id) ? "the geoms' shapes stay" : "";
   if (Is(field, "body", "pos") || Is(field, "body", "rotation")) {

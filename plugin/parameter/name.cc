@@ -1,5 +1,4 @@
 // Names of parameters to fields and elements; lists and hints.
-#include <algorithm>
 #include <charconv>
 
 #include "core/check.h"

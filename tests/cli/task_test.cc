@@ -132,6 +132,9 @@ TEST_F(TaskCommand, TakesNoOptionSilently) {
   EXPECT_TRUE(RefusedWith(Run({robot, "--fit", "a.csv", "--parameter", "joint:hinge/damping", "--time", "5"}),
                           "--time belongs to --goal: a fit lasts as long as its motion"));
   EXPECT_TRUE(RefusedWith(Run({robot, "--substeps", "3", "--check"}), "is a robot: --check reads a task file"));
+  EXPECT_TRUE(RefusedWith(Run({"mjpc.xml", "--import", "--time", "5", "--start", "home"}),
+                          "--start and --time belong to a robot, not to --import"));
+  EXPECT_TRUE(RefusedWith(Run({"mjpc.xml", "--import", "--check"}), "--check reads a task file, --import writes one"));
 }
 
 TEST_F(TaskCommand, ImportsATaskOfMujocoMpc) {

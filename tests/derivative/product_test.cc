@@ -322,7 +322,6 @@ TEST_F(ProductTest, AnIntegratorThatChangesIsSeen) {
   }
 }
 
-// at the other levels the products are made of the matrices
 // what is not computed hangs on nothing, applied forces among it
 TEST_F(ProductTest, DisabledSensorsPullNothingBack) {
   for (const char* integrator : {"Euler", "implicitfast", "RK4", "discrete"}) {
@@ -348,6 +347,7 @@ TEST_F(ProductTest, DisabledSensorsPullNothingBack) {
   }
 }
 
+// at the other levels the products are made of the matrices
 TEST_F(ProductTest, EveryLevelHasThem) {
   const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
   const DataPtr data = Driven(model.get(), 60);

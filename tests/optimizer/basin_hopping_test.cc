@@ -223,7 +223,7 @@ TEST_F(BasinHopping, AskedForFollowsASolveThatConverges) {
   EXPECT_LT(asked.result.cost, 0.1) << asked.result.message;
 }
 
-// costs only fall: a round that ends at ten times the best, or twice, was there after five iterations, or ten
+// two wells beside a hill: the guess leads to the higher one, its mirror image to the lower
 TEST_F(BasinHopping, TriesTheMirrorImage) {
   Task task = WellTask("");
   task.x0[0] = 0.1;
@@ -247,6 +247,7 @@ TEST_F(BasinHopping, TriesTheMirrorImage) {
   EXPECT_TRUE(as_before.trajectory.U == without.trajectory.U);
 }
 
+// costs only fall: a round that ends at ten times the best, or twice, was there after five iterations, or ten
 TEST_F(BasinHopping, GivesUpWhatKicksHaveLedFarAboveTheBest) {
   Task task = LoadTask(COSTATE_MODELS "/hopper/hop.xml");
   task.hopping = {.rounds = 4, .after_solve = true};
