@@ -90,13 +90,7 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
   if (output_.Needs(LinearizationOutput::kCondition)) symmetric_H_ = Eigen::SelfAdjointEigenSolver<MatrixXd>(nv);
   Prepare(m);
 
-  // once at the model's start: a level that cannot be had is told now, and memory grows to its size; but not under a
-  // callback that may be gone when the model is stepped
-  try {
-    RefusePythonCallbacks();
-  } catch (const Error&) {
-    return;
-  }
+  // once at the model's start: a level that cannot be had is told now, and memory grows to its size
   const DataPtr start = MakeData(model_.get());
   EngineGuard guard(start.get());
   try {
@@ -192,6 +186,7 @@ void LinearizationPlugin::Show(const LinearizationOutput::Item& item, double* ou
 }
 
 void LinearizationPlugin::Evaluate(const mjModel* m, const mjData* d) {
+  RefusePythonCallbacks();
   if (needs_matrices_) Linearization(m, d);
   if (needs_equation_) Equation(m, d);
   double* out = values_.data();
@@ -208,7 +203,6 @@ void LinearizationPlugin::Compute(const mjModel* m, mjData* d, int) {
   if (due) {
     EngineGuard guard;
     try {
-      RefusePythonCallbacks();
       Prepare(m);
       EngineGuard stack(data_.get());
       Evaluate(m, d);
