@@ -103,20 +103,17 @@ int RunRobot(const TaskArguments& arguments) {
 }
 
 int RunTask(const TaskArguments& arguments) {
+  std::vector<std::string> said = Said(arguments.reach);
+  if (!arguments.fit.motion.empty()) said.push_back("--fit");
+  if (!arguments.fit.parameters.empty()) said.push_back("--parameter");
   if (arguments.import) {
-    std::vector<std::string> unread = Said(arguments.reach);
-    if (!arguments.fit.motion.empty()) unread.push_back("--fit");
-    if (!arguments.fit.parameters.empty()) unread.push_back("--parameter");
-    if (!unread.empty()) throw Error(ErrorCode::kInvalidArgument, Belong(unread) + " to a robot, not to --import");
+    if (!said.empty()) throw Error(ErrorCode::kInvalidArgument, Belong(said) + " to a robot, not to --import");
     if (arguments.check) throw Error(ErrorCode::kInvalidArgument, "--check reads a task file, --import writes one");
     return RunImport(arguments);
   }
   if (!arguments.residuals.empty()) throw Error(ErrorCode::kInvalidArgument, "--residuals belongs to --import");
   const bool robot = !arguments.check && !IsTaskFile(arguments.file);
   if (robot) return RunRobot(arguments);
-  std::vector<std::string> said = Said(arguments.reach);
-  if (!arguments.fit.motion.empty()) said.push_back("--fit");
-  if (!arguments.fit.parameters.empty()) said.push_back("--parameter");
   if (!arguments.output.empty()) said.push_back("--output");
   if (!said.empty() && !IsTaskFile(arguments.file))
     throw Error(ErrorCode::kInvalidArgument, arguments.file + " is a robot: --check reads a task file, leave it out");
