@@ -39,6 +39,14 @@ Task WellTask(const std::string& elements) {
                        elements + "</task>"));
 }
 
+// a finger and a puck, a second long; costs beside a small one of the control, and what else the task says
+TaskSolution SolvePush(const std::string& costs, const std::string& more) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kFingerAndPuck);
+  return SolveTask(LoadTask(folder.Write("push.task.xml", "<task model='push.xml' horizon='1'>" + costs +
+                                                              "<cost ctrl='all' weight='0.01'/>" + more + "</task>")));
+}
+
 BasinHoppingOptions Kicks(int rounds) {
   BasinHoppingOptions options;
   options.rounds = rounds;
@@ -409,14 +417,8 @@ TEST_F(BasinHopping, FollowsASolveThatEndsInfeasible) {
 
 // the same puck in one term with what the finger does reach: a solve that gains next to nothing there is none either
 TEST_F(BasinHopping, FollowsASolveThatHardlyAnythingHelps) {
-  const support::TemporaryFolder folder;
-  folder.Write("push.xml", kFingerAndPuck);
   const auto solve = [&](const std::string& hopping) {
-    return SolveTask(LoadTask(
-        folder.Write("push.task.xml",
-                     "<task model='push.xml' horizon='1'><cost qpos='finger puck' target='.002 .2' terminal='100'/>"
-                     "<cost ctrl='all' weight='0.01'/>" +
-                         hopping + "</task>")));
+    return SolvePush("<cost qpos='finger puck' target='.002 .2' terminal='100'/>", hopping);
   };
   const TaskSolution plain = solve("<hopping rounds='0'/>"),
                      found = solve("<hopping rounds='4' from='stall' mirror='false'/>");
@@ -429,12 +431,8 @@ TEST_F(BasinHopping, FollowsASolveThatHardlyAnythingHelps) {
 
 // a puck that nothing touches has no slope: plainly solved, the finger stays where it is, and that converges at once
 TEST_F(BasinHopping, FollowsAGuessWithoutASlope) {
-  const support::TemporaryFolder folder;
-  folder.Write("push.xml", kFingerAndPuck);
   const auto solve = [&](const std::string& target, const std::string& hopping) {
-    return SolveTask(LoadTask(
-        folder.Write("push.task.xml", "<task model='push.xml' horizon='1'><cost qpos='puck' target='" + target +
-                                          "' terminal='100'/><cost ctrl='all' weight='0.01'/>" + hopping + "</task>")));
+    return SolvePush("<cost qpos='puck' target='" + target + "' terminal='100'/>", hopping);
   };
   const TaskSolution plain = solve("0.2", "<hopping rounds='0'/>"), found = solve("0.2", "");
   EXPECT_EQ(plain.result.status, SolveStatus::kStalled);
@@ -574,14 +572,11 @@ TEST_F(BasinHopping, ShootsWhereNothingTouches) {
 // the same where the finger has something else to do, which it does: kicks find the puck, and so do contacts that begin
 // far enough off
 TEST_F(BasinHopping, FollowsWhereNothingTouchesWhatCosts) {
-  const support::TemporaryFolder folder;
-  folder.Write("push.xml", kFingerAndPuck);
   const auto solve = [&](const std::string& more) {
-    return SolveTask(LoadTask(
-        folder.Write("push.task.xml",
-                     "<task model='push.xml' horizon='1'><cost name='puck' qpos='puck' target='0.2' terminal='100'/>"
-                     "<cost name='back' qpos='finger' target='-0.1' weight='1'/><cost ctrl='all' weight='0.01'/>" +
-                         more + "</task>")));
+    return SolvePush(
+        "<cost name='puck' qpos='puck' target='0.2' terminal='100'/>"
+        "<cost name='back' qpos='finger' target='-0.1' weight='1'/>",
+        more);
   };
   const TaskSolution plain = solve("<hopping rounds='0'/>");
   EXPECT_LT(plain.result.cost, plain.result.initial_cost);
