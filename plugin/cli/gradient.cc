@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/smooth_options.h"
+#include "cli/terminal.h"
 #include "core/convergence.h"
 #include "core/extremes.h"
 #include "core/lap.h"
@@ -339,6 +341,26 @@ struct Evaluation {
   Work work{};
 };
 
+// before a while in which nothing is seen
+void AnnounceSlowGradient(const Task& task, const AdjointOptions& options, Adjoint* adjoint) {
+  constexpr double kSlow = 10;  // [s]
+  RolloutGradient knot;
+  double seconds = 0;
+  for (int i = 0; i < 2; i++) {  // the first call makes the memory
+    const Clock::time_point start = Clock::now();
+    adjoint->Gradient(task.x0, task.U_guess.leftCols(1), *task.cost, options, &knot);
+    seconds = SecondsSince(start) * task.N;
+    if (seconds < kSlow) return;
+  }
+  std::string why;
+  for (const TermCoverage& term : knot.coverage.terms) {
+    if (term.level == Level::kAnalytic) continue;
+    why += fmt::format("{}{}: {}", why.empty() ? " (" : "; ", term.term, ToString(term.level));
+  }
+  fmt::print("the gradient takes about {}{}{}\n\n", FormatDuration(seconds), why, why.empty() ? "" : ")");
+  std::fflush(stdout);
+}
+
 // false where there is none, and says why. The first call makes the memory; the fastest of a few says what the work
 // costs.
 bool Evaluate(const Task& task, const AdjointOptions& options, Simulator* simulator, Adjoint* adjoint,
@@ -350,6 +372,7 @@ bool Evaluate(const Task& task, const AdjointOptions& options, Simulator* simula
     fmt::print("the guess cannot be simulated: {} at knot {}\n", ToString(out->status.status), out->status.knot);
     return false;
   }
+  AnnounceSlowGradient(task, options, adjoint);
   out->work.seconds = Fastest([&] { adjoint->Gradient(task.x0, task.U_guess, *task.cost, options, &out->g); });
   PrintWarnings(out->g.status.warnings);
   if (out->g.status.ok()) return true;
