@@ -24,6 +24,7 @@ struct Answer {
   std::string task, input;
   double value, tolerance;  // absolute
 };
+void PrintTo(const Answer& answer, std::ostream* out) { *out << answer.task << ", " << answer.input; }
 
 // cells of a row of inputs.csv; names are quoted and hold no comma
 std::vector<std::string> Cells(const std::string& line) {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "core/extremes.h"
 #include "support/matrix_near.h"
 
 namespace costate {
@@ -95,8 +96,8 @@ TEST(BoxQp, SatisfiesTheKktConditionsWithManyVariables) {
 TEST(BoxQp, InfiniteBoundsGiveTheNewtonStep) {
   std::mt19937 generator(3);
   Qp qp = RandomQp(6, &generator);
-  qp.lower.setConstant(-support::kInf);
-  qp.upper.setConstant(support::kInf);
+  qp.lower.setConstant(-kInf);
+  qp.upper.setConstant(kInf);
   BoxQpScratch scratch;
   VectorXd x = VectorXd::Constant(6, 5);
   ASSERT_EQ(SolveBoxQp(qp.H, qp.g, qp.lower, qp.upper, x, &scratch), BoxQpStatus::kSolved);
@@ -163,7 +164,7 @@ TEST(BoxQp, FactorsBadlyScaledButNotSingularMatrices) {
   S = MatrixXd::Identity(2, 2);
   S(1, 0) = std::nan("");
   EXPECT_FALSE(FactorInPlace(&S));
-  S = Eigen::Vector2d(1, support::kInf).asDiagonal();
+  S = Eigen::Vector2d(1, kInf).asDiagonal();
   EXPECT_FALSE(FactorInPlace(&S));
 }
 

@@ -185,6 +185,7 @@ struct FunctionCost {
   const char* text;
   bool of_control = false;
 };
+void PrintTo(const FunctionCost& cost, std::ostream* out) { *out << cost.text; }
 class FunctionGradient : public ::testing::TestWithParam<FunctionCost> {};
 
 TEST_P(FunctionGradient, IsTheDifferenceOfTheValue) {

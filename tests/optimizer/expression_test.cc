@@ -34,6 +34,7 @@ struct Known {
   const char* text;
   std::vector<double> value;
 };
+void PrintTo(const Known& known, std::ostream* out) { *out << known.text; }
 class ExpressionValue : public ::testing::TestWithParam<Known> {};
 
 TEST_P(ExpressionValue, IsThatOfArithmetic) {
@@ -103,6 +104,7 @@ struct Wrong {
   const char* text;
   const char* message;
 };
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.text; }
 class WrongExpression : public ::testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongExpression, IsRefusedWithItsPlace) {

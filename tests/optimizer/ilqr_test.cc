@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 
+#include "core/extremes.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -224,8 +225,8 @@ TEST_F(Ilqr, BringsASensorToItsTarget) {
   Case c = PendulumCase();
   const TipCost cost;
   c.problem.cost = &cost;
-  c.problem.u_lower.setConstant(-support::kInf);
-  c.problem.u_upper.setConstant(support::kInf);
+  c.problem.u_lower.setConstant(-kInf);
+  c.problem.u_upper.setConstant(kInf);
   const SolveResult result = SolveIlqr(c.problem, c.U);
   EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
   EXPECT_TRUE(MatricesNear(result.trajectory.S.col(100), cost.target, 1e-3));
@@ -497,7 +498,7 @@ TEST_F(Ilqr, RefusesAMalformedProblem) {
   EXPECT_ERROR(solve(good.problem, MatrixXd::Constant(1, 100, std::nan(""))), ErrorCode::kInvalidArgument, "guess",
                "ctrl[motor]", "nan");
   bad = good.problem;
-  bad.x0[1] = support::kInf;
+  bad.x0[1] = kInf;
   EXPECT_ERROR(solve(bad, good.U), ErrorCode::kInvalidArgument, "x0", "qvel[hinge]", "inf");
   bad = good.problem;
   bad.x0.resize(3);
@@ -588,13 +589,13 @@ TEST_F(Ilqr, TakesControlLimitsFromTheModel) {
       </worldbody><actuator><motor joint="j" ctrlrange="-2 3"/><motor joint="j"/></actuator></mujoco>)");
   VectorXd lower, upper;
   ControlLimits(model.get(), &lower, &upper);
-  EXPECT_TRUE(BitwiseEqual(lower, Eigen::Vector2d(-2, -support::kInf)));
-  EXPECT_TRUE(BitwiseEqual(upper, Eigen::Vector2d(3, support::kInf)));
+  EXPECT_TRUE(BitwiseEqual(lower, Eigen::Vector2d(-2, -kInf)));
+  EXPECT_TRUE(BitwiseEqual(upper, Eigen::Vector2d(3, kInf)));
 
   // with clamping switched off the engine honours no range
   model->opt.disableflags |= mjDSBL_CLAMPCTRL;
   ControlLimits(model.get(), &lower, &upper);
-  EXPECT_TRUE(BitwiseEqual(lower, Eigen::Vector2d(-support::kInf, -support::kInf)));
+  EXPECT_TRUE(BitwiseEqual(lower, Eigen::Vector2d(-kInf, -kInf)));
 }
 
 // where steps are differenced, those of a solver that the model ends early would be noise over nudges of 1e-6

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 
+#include "core/extremes.h"
 #include "optimizer/random_lq.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
@@ -218,7 +219,7 @@ TEST(Riccati, BoundedControlsSatisfyTheKktConditionsOfEachKnot) {
   for (LqKnot& knot : problem.knots) {
     knot.du_lower = VectorXd::Constant(3, -0.1);
     knot.du_upper = VectorXd::Constant(3, 0.05);
-    knot.du_upper[2] = support::kInf;
+    knot.du_upper[2] = kInf;
   }
   RiccatiResult riccati;
   SolveRiccati(problem, {}, &riccati);
@@ -251,7 +252,7 @@ TEST(Riccati, WideBoundsGiveTheUnboundedSolution) {
   SolveRiccati(problem, {}, &unbounded);
   for (LqKnot& knot : problem.knots) {
     knot.du_lower = VectorXd::Constant(2, -1e6);
-    knot.du_upper = VectorXd::Constant(2, support::kInf);
+    knot.du_upper = VectorXd::Constant(2, kInf);
   }
   SolveRiccati(problem, {}, &bounded);
   EXPECT_TRUE(MatricesNear(bounded.k, unbounded.k, kRounding));
@@ -309,7 +310,7 @@ TEST(Riccati, NamesTheKnotWhoseQuuIsNotPositiveDefinite) {
 }
 
 TEST(Riccati, ReportsNumbersThatAreNotFinite) {
-  for (const double bad : {std::nan(""), support::kInf}) {
+  for (const double bad : {std::nan(""), kInf}) {
     for (const bool bounded : {false, true}) {
       LqProblem problem = RandomProblem(5, 3, 2, false, 8);
       if (bounded) problem.knots[3].du_lower = problem.knots[3].du_upper = VectorXd::Zero(2);

@@ -17,6 +17,7 @@ struct Bad {
   std::vector<const char*> texts;
   ErrorCode code = ErrorCode::kParse;
 };
+void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.elements; }
 
 class BadElement : public ::testing::TestWithParam<Bad> {};
 

@@ -42,6 +42,9 @@ struct Case {
   int scene, integrator, cone;
   Level level;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << "scene " << c.scene << ", integrator " << c.integrator << ", cone " << c.cone << ", " << ToString(c.level);
+}
 
 class ParameterClamp : public support::EngineTest {};
 class ParameterStep : public support::EngineTest, public ::testing::WithParamInterface<Case> {};

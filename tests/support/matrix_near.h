@@ -7,15 +7,12 @@
 #include <Eigen/Core>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 namespace costate::support {
 
 using Names = std::vector<std::string>;
-
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 inline std::string IndexName(const Names& names, Eigen::Index i) {
   const std::string number = std::to_string(i);
