@@ -71,9 +71,10 @@ struct TrainOptions {
 
 /// The derivative of the mean cost at the first weights along its own gradient, both ways.
 struct TrainCheck {
-  double adjoint = 0;     ///< |g|
-  double difference = 0;  ///< centred differences, at the step size with which those of both its neighbours agree best
-  double error_bar = 0;   ///< what these differ by; large where the cost is not smooth
+  double adjoint = 0;      ///< |g|
+  double difference = 0;   ///< centred differences, at the step size with which those of both its neighbours agree best
+  double error_bar = 0;    ///< what these differ by; large where the cost is not smooth
+  bool shortened = false;  ///< a window or clip left something out: no gradient to compare; no other field is set
 };
 
 struct TrainResult {

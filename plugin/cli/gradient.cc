@@ -456,7 +456,7 @@ int RunGradient(const GradientArguments& given) {
     average = std::make_unique<BundleGradient>(Average(arguments.average, task, truth));
     PrintAverage(arguments.average, task, *average, g);
   }
-  if (!whole) fmt::print("check         none: what was clipped or truncated is not the gradient\n");
+  if (!whole) fmt::print("check         {}\n", kNoGradientToCheck);
   if (!arguments.csv.empty()) {
     WriteNewFile(arguments.csv, GradientTable(model, simulator.knot_time(), g), arguments.force);
     fmt::print("table         {}\n", arguments.csv);

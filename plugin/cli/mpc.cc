@@ -70,7 +70,7 @@ constexpr double kReachHorizon = 1;  // [s] of a plan of a robot with --goal
 
 struct MpcArguments {
   std::string input, out, fallback, plant;
-  ReachOptions reach;
+  ReachArguments reach;
   double time = 5;
   std::optional<double> rate, horizon, timestep, delay, budget, latency, estimate;
   std::optional<int> iterations, threads, hops;
@@ -113,7 +113,7 @@ ModelPtr LoadPlantFile(const Task& task, const std::string& file) {
 }
 
 Task LoadMpcTask(const MpcArguments& a) {
-  ReachOptions reach = a.reach;
+  ReachArguments reach = a.reach;
   if (!IsTaskFile(a.input)) reach.time = a.horizon.value_or(kReachHorizon);
   Task task = LoadTaskOrReach(a.input, reach);
   MpcOptions& mpc = task.mpc;
@@ -423,8 +423,9 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_option("TASK|MODEL", a->input, "task file, or a robot with --goal")->required();
   AddGoalOptions(command, &a->reach);
   command->add_option("--time", a->time, "seconds (default 5)")->check(Positive());
-  command->add_flag("--real-time,--threads", a->real_time, "planner and robot side by side, in real time");
-  command->add_option("--planner-threads", a->threads, "of the planner; 0: all cores")->check(CLI::Range(0, 512));
+  command->add_flag("--real-time", a->real_time, "planner and robot side by side, in real time");
+  command->add_option("--threads,--planner-threads", a->threads, "of the planner; 0: all cores")
+      ->check(CLI::Range(0, 512));
   command->add_option("--rate", a->rate, "plans a second, at most")->check(Positive());
   command->add_option("--horizon", a->horizon, "seconds of a plan")->check(Positive());
   command->add_option("--timestep", a->timestep, "seconds of the engine's step inside plans")->check(Positive());

@@ -86,7 +86,7 @@ any; 1 no progress, diverged, or a constraint violated; 2 bad input; 130 interru
 
 struct OptimizeOptions {
   std::string input, out, derivative, solver, resume;
-  ReachOptions reach;
+  ReachArguments reach;
   std::optional<int> iterations, threads, derivative_every, hops;
   std::optional<double> tolerance;
   SmoothArguments smooth;

@@ -7,19 +7,26 @@
 
 namespace costate::cli {
 
-void AddGoalOptions(CLI::App* command, ReachOptions* options) {
-  command->add_option("--start", options->start, "keyframe to start at, by name or number (key:NAME works too)");
+ReachOptions ReachArguments::options() const {
+  ReachOptions options{.start = start, .goals = goals};
+  options.time = time.value_or(options.time);
+  options.substeps = substeps.value_or(options.substeps);
+  return options;
+}
+
+void AddGoalOptions(CLI::App* command, ReachArguments* arguments) {
+  command->add_option("--start", arguments->start, "keyframe to start at, by name or number (key:NAME works too)");
   command
-      ->add_option("--goal", options->goals,
+      ->add_option("--goal", arguments->goals,
                    "what to reach: key:NAME, joint:NAME=VALUE, site:NAME=X,Y,Z …; again for more")
       ->allow_extra_args(false);
-  command->add_option("--substeps", options->substeps, "engine steps that hold one control, with --goal")
+  command->add_option("--substeps", arguments->substeps, "engine steps that hold one control, with --goal")
       ->check(CLI::Range(1, 100000));
 }
 
-void AddReachOptions(CLI::App* command, ReachOptions* options) {
-  AddGoalOptions(command, options);
-  command->add_option("--time", options->time, "seconds from start to goal (default 2)")->check(Positive());
+void AddReachOptions(CLI::App* command, ReachArguments* arguments) {
+  AddGoalOptions(command, arguments);
+  command->add_option("--time", arguments->time, "seconds from start to goal (default 2)")->check(Positive());
 }
 
 void AddHopsOption(CLI::App* command, std::optional<int>* hops) {
@@ -38,13 +45,12 @@ void TakeHops(std::optional<int> hops, Task* task) {
   task->hopping.when_stuck = false;
 }
 
-std::vector<std::string> Said(const ReachOptions& options) {
-  const ReachOptions unsaid;
+std::vector<std::string> Said(const ReachArguments& arguments) {
   std::vector<std::string> said;
-  if (!options.start.empty()) said.push_back("--start");
-  if (!options.goals.empty()) said.push_back("--goal");
-  if (options.time != unsaid.time) said.push_back("--time");
-  if (options.substeps != unsaid.substeps) said.push_back("--substeps");
+  if (!arguments.start.empty()) said.push_back("--start");
+  if (!arguments.goals.empty()) said.push_back("--goal");
+  if (arguments.time) said.push_back("--time");
+  if (arguments.substeps) said.push_back("--substeps");
   return said;
 }
 
@@ -54,9 +60,9 @@ std::string Belong(const std::vector<std::string>& said) {
   return names + (said.size() == 1 ? " belongs" : " belong");
 }
 
-Task LoadTaskOrReach(const std::string& input, const ReachOptions& options) {
-  if (!IsTaskFile(input)) return MakeReachTask(input, options);
-  const std::vector<std::string> said = Said(options);
+Task LoadTaskOrReach(const std::string& input, const ReachArguments& arguments) {
+  if (!IsTaskFile(input)) return MakeReachTask(input, arguments.options());
+  const std::vector<std::string> said = Said(arguments);
   if (said.empty()) return LoadTask(input);
   throw Error(ErrorCode::kInvalidArgument, input + " is a task file: " + Belong(said) + " to a robot without a task");
 }

@@ -20,7 +20,7 @@ namespace {
 struct TaskArguments {
   std::string file, residuals, output;
   bool check = false, import = false, force = false;
-  ReachOptions reach;
+  ReachArguments reach;
   FitOptions fit;
 };
 
@@ -86,7 +86,7 @@ int RunRobot(const TaskArguments& arguments) {
   const auto text = [&](const std::string& folder) {
     if (fits) return WriteFitTask(arguments.file, fit, folder);
     std::vector<std::string> warnings;
-    const std::string written = WriteReachTask(arguments.file, arguments.reach, folder, &warnings);
+    const std::string written = WriteReachTask(arguments.file, arguments.reach.options(), folder, &warnings);
     PrintWarnings(warnings);
     return written;
   };

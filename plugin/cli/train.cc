@@ -40,7 +40,7 @@ Exit code: 0 a lower mean cost; 1 none; 2 bad input; 130 interrupted.)";
 
 struct TrainArguments {
   std::string file, out, method = "lbfgs";
-  ReachOptions reach;
+  ReachArguments reach;
   std::vector<int> hidden;
   double spread = 0, rate = 0, clip = 0;
   int iterations = 400, stages = TrainOptions().stages, threads = 0, window = 0;
@@ -90,6 +90,10 @@ Record MakeTrainRecord(const Task& task, const NetworkPolicy& policy, const Trai
 }
 
 void PrintCheck(const TrainCheck& check) {
+  if (check.shortened) {
+    fmt::print("check         {}\n", kNoGradientToCheck);
+    return;
+  }
   if (check.adjoint == 0) {
     fmt::print("check         none: the gradient at the first weights is 0, or the motion fails\n");
     return;

@@ -11,6 +11,7 @@
 
 #include "engine/c_call.h"
 #include "engine/python_callbacks.h"
+#include "engine/two_engines.h"
 
 struct costate_policy {
   costate::NetworkPolicy law;
@@ -118,6 +119,7 @@ void SolveTaskOf(costate_task* task, const costate_solve_options* given, costate
 costate_policy* costate_load_policy(const mjModel* m, const char* file, char* error, int error_sz) {
   costate_policy* policy = nullptr;
   costate::CallFromC(error, error_sz, [&] {
+    costate::RefuseTwoEngines();
     costate::RefuseNull(m, "m");
     costate::RefuseNull(file, "file");
     policy = new costate_policy{costate::LoadPolicy(m, file)};

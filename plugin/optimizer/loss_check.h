@@ -13,6 +13,8 @@
 
 namespace costate {
 
+inline constexpr char kNoGradientToCheck[] = "none: what was clipped or truncated is not the gradient";
+
 struct LossCheckEntry {
   enum class Verdict { kAgrees, kWrong, kRough };
   std::string name;  ///< "ctrl[hip] at knot 12", "qvel[knee] of the start", "joint:knee/damping"

@@ -107,6 +107,8 @@ NetworkPolicy PolicyReader::Read() {
     if (!(options.knot_time > 0) || !std::isfinite(options.knot_time))
       Fail(fmt::format("knot_time is {:g} s, expected above 0", options.knot_time));
     options.begin = json.at("begin");
+    if (json.at("activation") != "tanh")
+      Fail(fmt::format("activation is {}, expected \"tanh\"", json.at("activation").dump()));
     const VectorXd w = ReadLayers(json.at("layers"), &options.hidden);
 
     const PolicyJson& controls = json.at("controls");

@@ -64,6 +64,7 @@ class MeanCost {
     const int count = static_cast<int>(starts.cols());
     if (!g) return Finite(Costs(starts).mean());
     gradients_.resize(policy_->weights(), count);
+    std::vector<char> shortened(static_cast<std::size_t>(count));
     VectorXd costs = VectorXd::Constant(count, kInf);
     adjoint_.ParallelFor(count, [&](int i, int worker) {
       Trajectory& motion = motions_[static_cast<std::size_t>(worker)];
@@ -72,13 +73,18 @@ class MeanCost {
       adjoint_.Gradient(starts.col(i), motion.U, *task_.cost, adjoint_options_, &gradient, worker);
       if (!gradient.status.ok()) return;
       gradients_.col(i) = gradient.weights;
+      shortened[static_cast<std::size_t>(i)] = !gradient.health.clipped.empty() || !gradient.health.dropped.empty();
       costs[i] = gradient.loss;
     });
+    shortened_ = std::ranges::find(shortened, 1) != shortened.end();
     const double mean = Finite(costs.mean());
     *g = std::isnan(mean) ? VectorXd(VectorXd::Constant(policy_->weights(), mean))
                           : VectorXd(gradients_.rowwise().mean());
     return mean;
   }
+
+  // did a window or clip leave something out of the last gradient?
+  bool shortened() const { return shortened_; }
 
   RolloutStatus Motion(Trajectory* out) { return simulator_.RolloutFeedback(task_.x0, task_.N, *policy_, out); }
 
@@ -93,6 +99,7 @@ class MeanCost {
   int N_;
   std::vector<Trajectory> motions_;
   MatrixXd gradients_;
+  bool shortened_ = false;
 };
 
 // of equals the first; empty ones are none
@@ -115,6 +122,8 @@ TrainCheck CompareSlopes(MeanCost* cost, NetworkPolicy* policy, const MatrixXd& 
   const VectorXd w = policy->Get();
   VectorXd g;
   if (std::isnan(cost->Value(starts, &g)) || g.isZero(0)) return check;
+  check.shortened = cost->shortened();
+  if (check.shortened) return check;
   check.adjoint = g.norm();
   const VectorXd direction = g / check.adjoint;
   LossCheckEntry entry{.name = "weights", .adjoint = check.adjoint};

@@ -205,7 +205,7 @@ TEST(CliMpc, RunsInRealTime) {
 
 TEST(CliMpc, KeepsWhatThereIsWhenInterrupted) {
   TemporaryFolder folder;
-  Process process({COSTATE_PROGRAM, "mpc", WriteMpcTask(folder), "--time", "600", "--threads", "--out",
+  Process process({COSTATE_PROGRAM, "mpc", WriteMpcTask(folder), "--time", "600", "--real-time", "--out",
                    folder.File("run"), "--no-plots"});
   usleep(1500000);
   process.Signal(SIGINT);

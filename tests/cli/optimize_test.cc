@@ -494,7 +494,8 @@ TEST(CliOptimize, NamesWhatIsWrongBeforeItWorks) {
   EXPECT_TRUE(RefusedWith(Costate({"optimize", model}), "is a model, not a task"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", model, "--goal", "sid"}), "side"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--goal", "side"}), "is a task file"));
-  EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--time", "1"}), "is a task file"));
+  for (const char* time : {"1", "2"})  // by default a robot has 2 s
+    EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--time", time}), "is a task file"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--time", "1", "--goal", "side", "--start", "side"}),
                           "is a task file: --start, --goal and --time belong to a robot without a task"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", task, "--out", folder.File("swing.xml") + "/run"}), "is not a folder"));

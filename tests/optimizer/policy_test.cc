@@ -283,6 +283,11 @@ TEST(Policy, FindsTheGainOfTheRiccatiEquation) {
     for (int i = 0; i < 5; i++) expected += 0.1 * result.starts.col(i).dot(P * result.starts.col(i));
     EXPECT_NEAR(result.loss, expected, 1e-9 * expected);
     EXPECT_NEAR(result.check.adjoint, result.check.difference, 1e-6 * result.check.adjoint);
+    EXPECT_FALSE(result.check.shortened);
+    // what a window leaves is no gradient that differences could agree with
+    policy.Set(VectorXd::Zero(3));
+    options.window = 2;
+    EXPECT_TRUE(TrainPolicy(task, &policy, options).check.shortened);
   }
 }
 
@@ -446,6 +451,10 @@ TEST(Policy, RefusesWhatItCannotDo) {
     EXPECT_ERROR(LoadPolicy(all.task.model.get(), folder.Write("policy.json", json)), ErrorCode::kFile,
                  "policy.json: ");
   }
+  std::string json = all.policy.ToJson();
+  json.replace(json.find("\"tanh\""), 6, "\"relu\"");
+  EXPECT_ERROR(LoadPolicy(all.task.model.get(), folder.Write("policy.json", json)), ErrorCode::kFile,
+               "policy.json: activation is \"relu\", expected \"tanh\"");
   EXPECT_THROW(all.policy.Set(VectorXd::Zero(2)), Error);
   EXPECT_THROW(all.policy.Set(VectorXd::Constant(all.policy.weights(), NAN)), Error);
   EXPECT_THROW(TrainPolicy(all.task, &all.policy, {.stages = 0}), Error);
