@@ -49,6 +49,16 @@ struct BasinHoppingOptions {
   /// of both is gone on with: of a robot that is all but symmetric about its guess, as a pendulum that hangs almost
   /// straight, one swing and its mirror image end alike but not equal.
   bool mirror = true;
+  /// With after_solve, of at most eight controls, within no constraints and from no free start: rollouts of the guess's
+  /// controls, one of them moved by a third, two thirds or all of half its range all the time. From the best of them,
+  /// where it costs less than the guess, the first round has one solve more.
+  bool lean = true;
+  /// With after_solve, by iLQR, within no constraints, from no free start and where the best motion touches something:
+  /// two solves of at most 25 iterations from the guess through smoother contacts (SolveContinuation, "auto") and one as
+  /// long as a kicked one on the model itself. Where that costs less than 0.95 of the best motion, the first round has
+  /// one solve more from there. They end at ten times its cost after five iterations, twice after ten; left out where
+  /// linear-quadratic problems side by side would take more than 128 MiB.
+  bool smooth = true;
   /// With after_solve, where terms of a tenth of the cost or more have no slope by any control: the first round has up
   /// to four solves more, which lead the robot's last links to the body that those terms hang on and then go on by the
   /// cost itself; but from a free start, and where their linear-quadratic problems would take more than 128 MiB.
@@ -80,6 +90,8 @@ enum class RoundOrigin {
   kDetour,    ///< led round what stands in the way
   kMirrored,  ///< the plain solve's controls, mirrored about the guess's
   kFreed,     ///< controls of a solve without contacts
+  kLeaning,   ///< the guess's controls, one of them moved by the same all the time
+  kSmoothed,  ///< controls of solves through smoother contacts
   kShooting,  ///< multiple shooting from the guess
   kBack       ///< behind the last solve, back within constraints
 };

@@ -24,6 +24,7 @@
 #include "core/extremes.h"
 #include "core/lap.h"
 #include "core/new_file.h"
+#include "optimizer/hints.h"
 #include "optimizer/loss_check.h"
 
 namespace costate::cli {
@@ -352,12 +353,8 @@ void AnnounceSlowGradient(const Task& task, const AdjointOptions& options, Adjoi
     seconds = SecondsSince(start) * task.N;
     if (seconds < kSlow) return;
   }
-  std::string why;
-  for (const TermCoverage& term : knot.coverage.terms) {
-    if (term.level == Level::kAnalytic) continue;
-    why += fmt::format("{}{}: {}", why.empty() ? " (" : "; ", term.term, ToString(term.level));
-  }
-  fmt::print("the gradient takes about {}{}{}\n\n", FormatDuration(seconds), why, why.empty() ? "" : ")");
+  const std::string why = WithoutClosedForm(knot.coverage);
+  fmt::print("the gradient takes about {}{}\n\n", FormatDuration(seconds), why.empty() ? "" : " (" + why + ")");
   std::fflush(stdout);
 }
 

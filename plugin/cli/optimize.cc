@@ -25,6 +25,7 @@
 #include "core/extremes.h"
 #include "core/lap.h"
 #include "derivative/level_words.h"
+#include "optimizer/detour.h"
 #include "optimizer/hints.h"
 #include "optimizer/stuck.h"
 
@@ -391,12 +392,24 @@ void HintAtMocap(const mjModel* m, const SolveResult& result) {
   if (const MocapHold hold = FindMocapHold(m); hold.any()) fmt::print("  hint          {}\n", hold.Text(m));
 }
 
-// is the motion where it shall be, at what its end costs, within constraints, for less than the guess?
+// is the motion where it shall be, at what its end costs (without terminal costs: the whole time as at the last knot),
+// within constraints, for less than the guess?
 bool IsThere(const Task& task, const SolveResult& result, const Record& record) {
   constexpr double kMissed = 1e-4;  // of the guess's cost: a hundredth of the way, squared
-  const double end = record.cost_per_knot[record.cost_per_knot.size() - 1];
+  const auto N = record.cost_per_knot.size() - 1;
+  const double terminal = record.cost_per_knot[N];
+  const double end = terminal != 0 || N == 0 ? terminal : static_cast<double>(N) * record.cost_per_knot[N - 1];
   if (end > kMissed * result.initial_cost) return false;
   return task.constraints.size() > 0 ? result.violation <= task.constrained.tolerance : !HasHardlyGained(result);
+}
+
+// "'wall'", "'wall' and 2 more": fixed things that the motion runs against, where it is not where it shall be
+std::string InTheWay(const Task& task, const SolveResult& result, const Record& record) {
+  if (IsThere(task, result, record) || task.free_time.longest > 0) return "";
+  const std::vector<int> obstacles = FindObstacles(task.ToProblem(), result.trajectory);
+  if (obstacles.empty()) return "";
+  const std::string first = ElementName(task.model.get(), mjOBJ_GEOM, obstacles[0]);
+  return obstacles.size() == 1 ? first : fmt::format("{} and {} more", first, obstacles.size() - 1);
 }
 
 // what may lead on, where it is known; one of those that exclude each other
@@ -422,6 +435,12 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
         "  hint          no control changes '{}' by more than a thousandth of it, to first order: is there an actuator "
         "that moves it?\n                costate info {} lists them\n",
         still[0], task.model_file);
+  } else if (const std::string walls = InTheWay(task, result, record); !walls.empty()) {
+    fmt::print(
+        "  hint          '{}' may be in the way, which nothing touches at the start: a guess that leads round it, or "
+        "a\n"
+        "                cost of places on the way, may lead on\n",
+        walls);
   } else if (stalled && touches && solution.rounds.empty()) {
     fmt::print(
         "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");

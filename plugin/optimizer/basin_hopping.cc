@@ -66,6 +66,8 @@ const char* ToString(RoundOrigin origin) {
     case RoundOrigin::kDetour: return "led round what is in the way";
     case RoundOrigin::kMirrored: return "mirrored controls";
     case RoundOrigin::kFreed: return "controls of a solve without contacts";
+    case RoundOrigin::kLeaning: return "a control that leans to one side";
+    case RoundOrigin::kSmoothed: return "controls of smoother contacts";
     case RoundOrigin::kShooting: return "multiple shooting";
     case RoundOrigin::kBack: return "back within the constraints";
   }
@@ -132,12 +134,17 @@ void BasinHopping::DropSlower(const std::vector<IterationRecord>& records, std::
   for (std::size_t i = (order.size() + 1) / 2; i < order.size(); ++i) (*go)[order[i]] = false;
 }
 
+bool BasinHopping::IsHopeless(const IterationRecord& record) const {
+  return std::ranges::any_of(kHopeless, [&](const auto& bound) {
+    return record.iteration >= bound.iterations && record.cost > bound.cost * std::abs(out_.result.cost);
+  });
+}
+
 // ends what kicks have led far above the best motion
 void BasinHopping::DropHopeless(const std::vector<IterationRecord>& records, std::vector<char>* go) const {
   if (IsConstrained()) return;
   for (std::size_t i = 0; i < kicked_; ++i) {
-    for (const auto& [iteration, factor] : kHopeless)
-      if (records[i].iteration >= iteration && records[i].cost > factor * std::abs(out_.result.cost)) (*go)[i] = false;
+    if (IsHopeless(records[i])) (*go)[i] = false;
   }
 }
 
@@ -225,7 +232,8 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
     const bool plain = origin == RoundOrigin::kPlain,
                leads = origin == RoundOrigin::kTouching || origin == RoundOrigin::kDetour,
                shoots = origin == RoundOrigin::kShooting, freed = origin == RoundOrigin::kFreed,
-               repeats = origin == RoundOrigin::kPeriodic || origin == RoundOrigin::kServos;
+               repeats = origin == RoundOrigin::kPeriodic || origin == RoundOrigin::kServos ||
+                         origin == RoundOrigin::kLeaning || origin == RoundOrigin::kSmoothed;
     IlqrOptions options = plain || freed                              ? OptionsOf(0, 0)
                           : shoots || origin == RoundOrigin::kSampled ? options_
                           : repeats                                   ? OptionsOf(round, 0)
@@ -400,6 +408,10 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       AddPeriodic(round, &beginnings);
       if (round == 1 && plain_.U.size() > 0 && !HasFreeStart(problem_))
         beginnings.push_back({{{}, plain_.U, &plain_}, RoundOrigin::kPlain});
+      if (round == 1) {
+        if (std::optional<Beginning> leaning = Leaning()) beginnings.push_back(std::move(*leaning));
+        if (std::optional<Beginning> smoothed = Smoothed()) beginnings.push_back(std::move(*smoothed));
+      }
       if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, RoundOrigin::kShooting});
       if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
       if (round == 1) {

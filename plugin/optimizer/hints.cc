@@ -34,6 +34,16 @@ double OvershootAtStart(const Task& task, int* dof) {
   return step.status == StepStatus::kOk ? Overshoot(step.A, dims.nv, dof) : 0;
 }
 
+std::string WithoutClosedForm(const Coverage& coverage) {
+  std::string text;
+  for (const TermCoverage& term : coverage.terms) {
+    if (term.level == Level::kAnalytic) continue;
+    text += fmt::format("{}{}: {}{}{}", text.empty() ? "" : "; ", term.term, ToString(term.level),
+                        term.reason.empty() ? "" : ", ", term.reason);
+  }
+  return text;
+}
+
 double DerivativeTime(const Task& task, std::string* why) {
   const mjModel* m = task.model.get();
   Simulator simulator(m, task.context, task.substeps, 1);
@@ -43,16 +53,16 @@ double DerivativeTime(const Task& task, std::string* why) {
   double seconds = 0;
   try {
     if (task.N == 0 || !simulator.Rollout(task.x0, task.U_guess.leftCols(1), &motion).ok()) return 0;
-    const Clock::time_point begin = Clock::now();
-    simulator.LinearizeEach(motion, options, [&](int t, int, StepDerivative* step) {
-      if (t > 0) return;
-      seconds = SecondsSince(begin);
-      for (const TermCoverage& term : step->coverage.terms) {
-        if (term.level == Level::kAnalytic) continue;
-        *why += fmt::format("{}{}: {}{}{}", why->empty() ? "" : "; ", term.term, ToString(term.level),
-                            term.reason.empty() ? "" : ", ", term.reason);
-      }
-    });
+    constexpr int kTries = 3;
+    constexpr double kSure = 0.3;  // [s]: what is shorter may have waited for other programs
+    for (int i = 0; i < kTries && (i == 0 || seconds < kSure); ++i) {
+      const Clock::time_point begin = Clock::now();
+      simulator.LinearizeEach(motion, options, [&](int t, int, StepDerivative* step) {
+        if (t > 0) return;
+        seconds = i == 0 ? SecondsSince(begin) : std::min(seconds, SecondsSince(begin));
+        if (i == 0) *why = WithoutClosedForm(step->coverage);
+      });
+    }
   } catch (const Error&) {
     return 0;  // the solver says it
   }

@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_HINTS_H_
 #define COSTATE_OPTIMIZER_HINTS_H_
 
+#include <costate/derivative.h>
 #include <costate/solver.h>
 #include <costate/task.h>
 
@@ -15,9 +16,12 @@ namespace costate {
 /// @param dof  which velocity, most of all.
 double OvershootAtStart(const Task& task, int* dof);
 
+/// Terms that are differenced, and why: "residual: residual difference, …; …"; "" where all have a closed form.
+std::string WithoutClosedForm(const Coverage& coverage);
+
 /// [s] that the derivatives of an iteration take, where one control interval's are those at the start; 0 where they
 /// cannot be had.
-/// @param why  which terms have no closed form; empty before.
+/// @param why  WithoutClosedForm.
 double DerivativeTime(const Task& task, std::string* why);
 
 /// Iterations whose gain tells whether more of them would go on.

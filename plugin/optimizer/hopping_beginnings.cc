@@ -1,5 +1,7 @@
 // Where the solves of a round begin: kicked, sampled, periodic, led to contact, by multiple shooting. README.md, "Basin
 // hopping".
+#include <costate/continuation.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -25,6 +27,12 @@ constexpr double kPeriodicSize = 0.2;
 // travelling waves: how many frequencies, turns from one driven joint of a chain to the next, in terms of kicks
 constexpr int kWaveFrequencies = 4;
 constexpr double kWaveLags[] = {1.0 / 6, -1.0 / 6, 1.0 / 4, -1.0 / 4}, kWaveSizes[] = {1, 0.3};
+// parts of half a range by which a control leans, of at most so many controls
+constexpr double kLeans[] = {1, -1, 0.67, -0.67, 0.33, -0.33};
+constexpr int kMostLeaning = 8;
+// stages of smoother contacts, iterations of each, and what their motion has to cost in terms of the best
+constexpr int kSmoothStages = 2, kSmoothIterations = 25;
+constexpr double kSmoothedLess = 0.95;
 constexpr double kHinders = 0.1;  // of the cost: what a motion through obstacles is to gain
 // iterations without contacts that are no better, by cost alone and within constraints, which are kept late
 constexpr int kFreeTries = 20, kFreeTriesWithin = 80;
@@ -147,12 +155,25 @@ void BasinHopping::AddPeriodic(int round, std::vector<Beginning>* beginnings) {
   }
 }
 
+std::pair<double, int> BasinHopping::BestRollout(int count, const std::function<MatrixXd(int)>& controls) const {
+  Simulator simulator(problem_.model, problem_.context, problem_.substeps, options_.threads);
+  VectorXd costs(count);
+  std::vector<Trajectory> motions(static_cast<std::size_t>(simulator.threads()));
+  simulator.ParallelFor(count, [&](int i, int worker) {
+    Trajectory& motion = motions[static_cast<std::size_t>(worker)];
+    const RolloutStatus status = simulator.Rollout(problem_.x0, controls(i), &motion, worker);
+    costs[i] = RolloutCost(problem_, motion, status, simulator.knot_time());
+  });
+  Eigen::Index best = 0;
+  const double least = costs.minCoeff(&best);
+  return {least, static_cast<int>(best)};
+}
+
 // Waves that travel along chains of driven joints, as bodies swim: the best, where it costs less than what was found.
 void BasinHopping::TryWaves(SamplingResult* found) const {
   const VectorXd places = ChainPlaces(problem_.model), unit = KickUnits(problem_);
   if (places.maxCoeff() == 0) return;
-  Simulator simulator(problem_.model, problem_.context, problem_.substeps, options_.threads);
-  const double dt = simulator.knot_time();
+  const double dt = problem_.substeps * problem_.model->opt.timestep;
   const FrequencyRange range = PeriodicRange(problem_.N * dt, dt);
   constexpr int kLags = std::size(kWaveLags), kSizes = std::size(kWaveSizes);
   const auto wave = [&](int i) {
@@ -166,18 +187,56 @@ void BasinHopping::TryWaves(SamplingResult* found) const {
     }
     return WithinLimits(problem_, U);
   };
-  VectorXd costs(kWaveFrequencies * kLags * kSizes);
-  std::vector<Trajectory> motions(static_cast<std::size_t>(simulator.threads()));
-  simulator.ParallelFor(static_cast<int>(costs.size()), [&](int i, int worker) {
-    Trajectory& motion = motions[static_cast<std::size_t>(worker)];
-    const RolloutStatus status = simulator.Rollout(problem_.x0, wave(i), &motion, worker);
-    costs[i] = RolloutCost(problem_, motion, status, dt);
-  });
-  Eigen::Index best = 0;
-  const double least = costs.minCoeff(&best);
-  if (!(least < found->cost)) return;
-  found->cost = least;
-  found->U = wave(static_cast<int>(best));
+  const auto [cost, best] = BestRollout(kWaveFrequencies * kLags * kSizes, wave);
+  if (!(cost < found->cost)) return;
+  found->cost = cost;
+  found->U = wave(best);
+}
+
+// A force that lasts leads where no kick does, whose mean is none: the guess's controls, one of them moved by the same
+// all the time, the best of some where that costs less than the guess.
+std::optional<Beginning> BasinHopping::Leaning() const {
+  const bool few = problem_.model->nu <= kMostLeaning && guess_.U.size() > 0 && !guess_.state;
+  if (!hopping_.after_solve || !hopping_.lean || !few || interrupted_ || IsConstrained() || HasFreeStart(problem_))
+    return std::nullopt;
+  constexpr int kSizes = std::size(kLeans);
+  const VectorXd half = HalfRanges(problem_);
+  const auto leaning = [&](int i) {
+    MatrixXd U = guess_.U;
+    U.row(i / kSizes).array() += kLeans[i % kSizes] * half[i / kSizes];
+    return WithinLimits(problem_, U);
+  };
+  const auto [cost, best] = BestRollout(kSizes * problem_.model->nu, leaning);
+  if (!(cost < out_.result.initial_cost)) return std::nullopt;
+  return Beginning{{{}, leaning(best)}, RoundOrigin::kLeaning};
+}
+
+// About contacts another motion may be near by way of smoother ones: from the guess, if it is worth the while.
+std::optional<Beginning> BasinHopping::Smoothed() {
+  const SolveResult& best = out_.result;
+  const bool may = hopping_.after_solve && hopping_.smooth && !interrupted_ && options_.type == SolverType::kIlqr &&
+                   guess_.U.size() > 0 && !guess_.state && CanHaveContacts(problem_.model) &&
+                   FitSideBySide(problem_.model, problem_.N);
+  if (!may || IsConstrained() || HasFreeStart(problem_) || TouchesNothing(problem_, best.trajectory))
+    return std::nullopt;
+  ContinuationOptions continuation;
+  continuation.smooth = ParseSmooth(problem_.model, "auto");
+  continuation.plain_first = false;
+  continuation.stages = kSmoothStages;
+  continuation.stage_iterations = kSmoothIterations;
+  IlqrOptions options = options_;
+  options.iterations = hopping_.iterations;
+  options.stall_tolerance = hopping_.tolerance;
+  options.tolerance = std::max(hopping_.tolerance, options_.tolerance);
+  bool hopeless = false;
+  const auto go_on = [&](const IterationRecord& record) {
+    hopeless = hopeless || IsHopeless(record);
+    return RecordBeside(best.cost) && !hopeless;
+  };
+  ContinuationResult found = SolveContinuation(problem_, guess_.U, options, continuation, go_on);
+  const bool worth = found.result.status != SolveStatus::kDiverged && found.result.cost < kSmoothedLess * best.cost;
+  if (!worth || hopeless || interrupted_) return std::nullopt;
+  return Beginning{{{}, std::move(found.result.trajectory.U)}, RoundOrigin::kSmoothed};
 }
 
 // Of a robot that is all but symmetric about its guess: the image of the motion, but of one that is exactly as good.

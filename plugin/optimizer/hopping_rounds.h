@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "optimizer/control_noise.h"
@@ -73,6 +74,9 @@ class BasinHopping {
   std::optional<Guess> Sampled();
   void AddPeriodic(int round, std::vector<Beginning>* beginnings);
   void TryWaves(SamplingResult* found) const;
+  std::pair<double, int> BestRollout(int count, const std::function<MatrixXd(int)>& controls) const;
+  std::optional<Beginning> Leaning() const;
+  std::optional<Beginning> Smoothed();
   std::vector<Beginning> Touching() const;
   std::vector<Beginning> Around();
   std::vector<Beginning> Freed();
@@ -91,6 +95,7 @@ class BasinHopping {
   void SayBack(const SolveResult& before, int rounds);
   void Follow(Lockstep* lockstep);
   void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
+  bool IsHopeless(const IterationRecord& record) const;
   void DropHopeless(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
   std::size_t Best(const std::vector<SolveResult>& results) const;
   bool Take(SolveResult* best, BasinHoppingRound* round);

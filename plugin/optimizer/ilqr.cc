@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/collision_filter.h"
 #include "core/extremes.h"
 #include "core/lap.h"
 #include "optimizer/cost_unit.h"
@@ -530,8 +531,10 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   End(SolveStatus::kStalled,
       fmt::format(
           "stalled after {} iterations: the last {} reduced the cost {:.6g} by less than {:g} of itself, although the "
-          "model promises more; the motion stands at a kink, such as a contact about to open or close",
-          record.iteration, flat_, result_.cost, options_.tolerance));
+          "model promises more; the motion stands at a kink, such as {}",
+          record.iteration, flat_, result_.cost, options_.tolerance,
+          CanHaveContacts(problem_.model) ? "a contact about to open or close"
+                                          : "a limit about to be reached or left"));
 }
 
 // gains and gradient about the trajectory that is returned, with the least regularization that works

@@ -43,7 +43,9 @@ void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callba
   std::vector<IterationRecord> records = led.iterations;
   Problem from = problem;
   if (HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
-  BasinHoppingResult found = SolveBasinHopping(from, {{}, led.trajectory.U}, task.solver, task.hopping,
+  BasinHoppingOptions hopping = task.hopping;
+  hopping.smooth = false;  // it comes from there
+  BasinHoppingResult found = SolveBasinHopping(from, {{}, led.trajectory.U}, task.solver, hopping,
                                                CountOn(&records, callbacks.iteration), constrained, callbacks.round);
   PutBehind(led, std::move(records), &found.result);
   out->result = std::move(found.result);

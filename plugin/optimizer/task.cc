@@ -244,7 +244,7 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   if (!element) return Task().hopping;
   BasinHoppingOptions options;
   element->Allow({"rounds", "width", "iterations", "size", "seed", "from", "race", "touch", "detour", "shooting",
-                  "mirror", "back"});
+                  "mirror", "lean", "smooth", "back"});
   options.rounds = element->WholeNumber("rounds", 0).value_or(kHoppingRounds);
   options.width = element->WholeNumber("width", 1).value_or(options.width);
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
@@ -258,6 +258,8 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   options.detour = element->Flag("detour", true);
   options.shooting = element->Flag("shooting", true);
   options.mirror = element->Flag("mirror", true);
+  options.lean = element->Flag("lean", true);
+  options.smooth = element->Flag("smooth", true);
   options.back = element->Flag("back", true);
   if (element->Has("race") && !options.after_solve)
     element->Fail("race is not of from=\"guess\": rounds from the guess begin with solves side by side anyway");

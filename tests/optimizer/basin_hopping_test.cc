@@ -255,6 +255,90 @@ TEST_F(BasinHopping, TriesTheMirrorImage) {
   EXPECT_TRUE(as_before.trajectory.U == without.trajectory.U);
 }
 
+// which round began where the best motion was found; 0: none
+int RoundFrom(RoundOrigin origin, const TaskSolution& solution) {
+  for (const BasinHoppingRound& round : solution.rounds)
+    if (round.origin == origin && round.better) return round.number;
+  return 0;
+}
+
+// A pole that falls is caught by a wall, which its cart must push against all the time: kicks have a mean of none.
+TEST_F(BasinHopping, LeansToOneSide) {
+  const support::TemporaryFolder folder;
+  folder.Write("walls.xml", R"(
+<mujoco>
+  <option timestep="0.005" integrator="implicitfast"/>
+  <worldbody>
+    <geom type="box" pos="-0.35 0 1" size="0.02 0.2 0.3"/>
+    <geom type="box" pos="0.35 0 1" size="0.02 0.2 0.3"/>
+    <body pos="0 0 .5"><joint name="x" type="slide" axis="1 0 0" damping="0.1"/>
+      <geom type="box" size=".1 .05 .05" mass="1" contype="0" conaffinity="0"/>
+      <body><joint name="th" type="hinge" axis="0 1 0" damping="0.01"/>
+        <geom type="capsule" fromto="0 0 0 0 0 .5" size=".01" mass="0.1" contype="0" conaffinity="0"/>
+        <geom type="sphere" pos="0 0 .5" size=".03" mass="0.4"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="x" ctrlrange="-3 3"/></actuator>
+</mujoco>)");
+  const auto solve =
+      [&](const std::string& lean) {
+        return SolveTask(LoadTask(folder.Write("walls.task.xml", R"(
+<task model="walls.xml" horizon="2" controlstep="4">
+  <start qpos="0 0.3" qvel="0 1.5"/>
+  <cost qpos="th" weight="5" terminal="50"/>
+  <cost qpos="x" weight="1" terminal="10"/>
+  <cost qvel="all" weight="0.05" terminal="5"/>
+  <cost ctrl="all" weight="0.001"/>
+  <hopping from="stall" rounds="1" smooth="false" lean=")" + lean + "\"/></task>")));
+      };
+  const TaskSolution without = solve("false"), with = solve("true");
+  EXPECT_GT(without.result.cost, 40);
+  EXPECT_LT(with.result.cost, 15) << with.result.message;
+  EXPECT_EQ(RoundFrom(RoundOrigin::kLeaning, without), 0);
+  EXPECT_EQ(RoundFrom(RoundOrigin::kLeaning, with), 1);
+}
+
+// a hopper that is to run: the plain solve drives its foot into the floor, kicks stay there
+TEST_F(BasinHopping, GoesBySmootherContacts) {
+  const support::TemporaryFolder folder;
+  folder.Write("runner.xml", R"(
+<mujoco>
+  <option timestep="0.005" integrator="implicitfast"/>
+  <worldbody>
+    <geom type="plane" size="10 1 .1"/>
+    <body name="body" pos="0 0 .55">
+      <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint name="pitch" axis="0 1 0"/>
+      <geom type="box" size=".15 .1 .05" mass="3"/>
+      <body>
+        <joint name="hip" axis="0 1 0" range="-60 60"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -.2" size=".015" mass=".3" contype="0" conaffinity="0"/>
+        <body pos="0 0 -.2">
+          <joint name="leg" type="slide" axis="0 0 1" range="-.1 .25" damping="2"/>
+          <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".012" mass=".1" contype="0" conaffinity="0"/>
+          <geom type="sphere" pos="0 0 -.3" size=".03" mass=".1"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="hip" ctrlrange="-15 15"/><motor joint="leg" ctrlrange="-150 150"/></actuator>
+</mujoco>)");
+  const auto solve = [&](const std::string& smooth) {
+    return SolveTask(LoadTask(folder.Write("runner.task.xml", R"(
+<task model="runner.xml" horizon="2" controlstep="4">
+  <cost body="body" quantity="linvel" index="0" target="1" weight="2"/>
+  <cost body="body" quantity="pos" index="2" target="0.55" weight="5"/>
+  <cost qpos="pitch" weight="2"/>
+  <cost ctrl="all" weight="0.001 0.00002"/>
+  <hopping from="stall" rounds="1" smooth=")" + smooth + "\"/></task>")));
+  };
+  const TaskSolution without = solve("false"), with = solve("true");
+  EXPECT_GT(without.result.cost, 0.4);
+  EXPECT_LT(with.result.cost, 0.25) << with.result.message;
+  EXPECT_EQ(RoundFrom(RoundOrigin::kSmoothed, without), 0);
+  EXPECT_EQ(RoundFrom(RoundOrigin::kSmoothed, with), 1);
+}
+
 // costs only fall: a round that ends at ten times the best, or twice, was there after five iterations, or ten
 TEST_F(BasinHopping, GivesUpWhatKicksHaveLedFarAboveTheBest) {
   Task task = LoadTask(COSTATE_MODELS "/hopper/hop.xml");
@@ -799,6 +883,10 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_FALSE(WellTask("<hopping shooting='false'/>").hopping.shooting);
   EXPECT_TRUE(WellTask("").hopping.mirror);
   EXPECT_FALSE(WellTask("<hopping mirror='false'/>").hopping.mirror);
+  EXPECT_TRUE(WellTask("").hopping.lean);
+  EXPECT_FALSE(WellTask("<hopping lean='false'/>").hopping.lean);
+  EXPECT_TRUE(WellTask("").hopping.smooth);
+  EXPECT_FALSE(WellTask("<hopping smooth='false'/>").hopping.smooth);
   EXPECT_TRUE(WellTask("").hopping.back);
   EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);
