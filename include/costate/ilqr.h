@@ -73,8 +73,10 @@ struct IlqrOptions {
   /// Where a solve would converge, go on along a direction in which the cost curves down; where it would stall, with
   /// forces held at their limits. iLQR alone, without a time limit, with derivatives of the problem's own model.
   bool leave_saddles = true;
-  /// Asked between steps and the derivatives of knots, from all threads: true ends iLQR as a callback's false does, of
-  /// solves side by side each where it stands, with the gains that it has. For an iteration that takes long.
+  /// Asked between steps and the derivatives of knots, from all threads, of multiple shooting before each iteration: true
+  /// ends it as a callback's false does, with the gains that it has. For an iteration that takes long. Once is enough:
+  /// what is made of several solves, side by side or one after the other, ends with all of them, and the callback is not
+  /// called again.
   std::function<bool()> stop{};
 };
 

@@ -61,7 +61,7 @@ enum class SolveStatus {
   kIterationLimit,
   kStalled,      ///< regularization at its maximum, no step reduces the cost; or a derivative failed
   kDiverged,     ///< the initial rollout fails; nothing could be done
-  kInterrupted,  ///< the callback asked to stop
+  kInterrupted,  ///< the callback or IlqrOptions::stop asked to stop
   kInfeasible,   ///< no motion was found that keeps the constraints; the least violation is returned
   kTimeLimit,    ///< the solver's time was up
 };
@@ -117,7 +117,8 @@ struct SolveResult {
   SolveState state;         ///< from which Solve goes on (Guess::state)
 };
 
-/// Called after each iteration; false stops the solver with kInterrupted and the best iterate so far.
+/// Called after each iteration; false stops the solver with kInterrupted and the best iterate so far. So it does what is
+/// made of several solves: no other follows, and it is not called again.
 using IterationCallback = std::function<bool(const IterationRecord&)>;
 
 }  // namespace costate

@@ -14,6 +14,7 @@
 
 #include "core/collision_filter.h"
 #include "optimizer/free_start.h"
+#include "optimizer/go_on.h"
 #include "optimizer/hopping_rounds.h"
 #include "optimizer/made_servo.h"
 #include "optimizer/solver_checks.h"
@@ -486,14 +487,15 @@ BasinHoppingResult SolveBasinHopping(const Problem& problem, const Guess& guess,
   Problem unconstrained = problem;
   unconstrained.constraints = nullptr;
   CheckProblem(unconstrained, guess.U);
-  return BasinHopping(problem, options, hopping, constrained, callback, round_callback).Run(guess);
+  return BasinHopping(problem, StaysStopped(options), hopping, constrained, callback, round_callback).Run(guess);
 }
 
 BasinHoppingResult HopBehind(const Problem& problem, SolveResult led, const Guess& guess, const IlqrOptions& options,
                              const BasinHoppingOptions& hopping, const IterationCallback& callback,
                              const ConstrainedOptions& constrained, const BasinHoppingCallback& round_callback) {
   CheckHopping(options, hopping);
-  return BasinHopping(problem, options, hopping, constrained, callback, round_callback).GoOnFrom(std::move(led), guess);
+  return BasinHopping(problem, StaysStopped(options), hopping, constrained, callback, round_callback)
+      .GoOnFrom(std::move(led), guess);
 }
 
 }  // namespace costate

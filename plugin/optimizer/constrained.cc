@@ -15,6 +15,7 @@
 #include "optimizer/control_limits.h"
 #include "optimizer/cost_unit.h"
 #include "optimizer/free_start.h"
+#include "optimizer/go_on.h"
 #include "optimizer/merit.h"
 #include "optimizer/solver_checks.h"
 #include "optimizer/take_knot.h"
@@ -103,7 +104,7 @@ class Constrained {
       : constraints_(*problem.constraints),
         cost_(*problem.cost),
         problem_(problem),
-        options_(options),
+        options_(StaysStopped(options)),
         c_(constrained),
         callback_(callback),
         inner_(inner),

@@ -29,12 +29,12 @@ class Continuation {
   Continuation(const Problem& problem, const IlqrOptions& options, const ContinuationOptions& continuation,
                const IterationCallback& callback, const StageCallback& stage_callback)
       : problem_(problem),
-        options_(options),
+        user_(options, callback),
+        options_(user_.options()),
         c_(continuation),
         smooth_(continuation.smooth),
         stages_(continuation.stages),
         simulator_(problem.model, problem.context, problem.substeps, options.threads),
-        callback_(callback),
         stage_callback_(stage_callback) {}
 
   ContinuationResult Run(ConstMatrixRef U);
@@ -53,12 +53,12 @@ class Continuation {
   SolveResult Solve(Problem problem, const Beginning& from, IlqrOptions options, ContinuationStage* stage);
 
   const Problem& problem_;
+  const UserStop user_;
   const IlqrOptions& options_;
   const ContinuationOptions& c_;
   SmoothContact smooth_;  // at the first stage
   int stages_;
   Simulator simulator_;
-  const IterationCallback& callback_;
   const StageCallback& stage_callback_;
 
   Merit MeritOf(const Trajectory& motion, const RolloutStatus& status) const;
@@ -133,9 +133,9 @@ SolveResult Continuation::Solve(Problem problem, const Beginning& from, IlqrOpti
   if (!multipliers_.empty()) constrained.multipliers = multipliers_;
   if (stage->factor > 0 || c_.budget > 0) constrained.force_weight = -1;  // a stage on the way
   SolveResult result =
-      costate::Solve(problem, {{}, from.U}, options, CountOn(&out_.result.iterations, callback_), constrained);
+      costate::Solve(problem, {{}, from.U}, options, CountOn(&out_.result.iterations, user_.callback()), constrained);
   multipliers_ = result.multipliers;
-  interrupted_ = interrupted_ || result.status == SolveStatus::kInterrupted;
+  interrupted_ = interrupted_ || result.status == SolveStatus::kInterrupted || user_.IsOver();
   stage->status = result.status;
   stage->iterations = static_cast<int>(result.iterations.size());
   stage->cost = result.cost;

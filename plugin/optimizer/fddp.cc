@@ -104,6 +104,10 @@ SolveResult Fddp::Solve(const IterationCallback& callback) {
 
 void Fddp::Loop(const IterationCallback& callback) {
   for (int i = 1; i <= options_.iterations; ++i) {
+    if (options_.stop && options_.stop()) {
+      return End(SolveStatus::kInterrupted,
+                 fmt::format("interrupted after {} iterations at cost {:.6g}", i - 1, now_.cost));
+    }
     IterationRecord record;
     record.iteration = i;
     if (!Linearize(&record)) return;

@@ -31,10 +31,9 @@ class FreeTime {
            const BasinHoppingOptions& hopping, const BasinHoppingCallback& round_callback)
       : problem_(problem),
         U_(U),
-        options_(options),
+        user_(options, callback),
         constrained_(constrained),
         free_(free),
-        callback_(callback),
         from_(from),
         hopping_(hopping),
         round_callback_(round_callback) {
@@ -61,10 +60,9 @@ class FreeTime {
 
   const Problem& problem_;
   ConstMatrixRef U_;
-  const IlqrOptions& options_;
+  const UserStop user_;
   const ConstrainedOptions& constrained_;
   const FreeTimeOptions& free_;
-  const IterationCallback& callback_;
   const FreeTimeState* from_;
   BasinHoppingOptions hopping_;
   const BasinHoppingCallback& round_callback_;
@@ -162,13 +160,13 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& at_time) {
   ConstrainedOptions constrained = constrained_;
   constrained.multipliers = start.multipliers;
   constrained.force_weight = start.force_weight;
-  const IterationCallback numbered = CountOn(&iterations_, callback_);
-  SolveResult result =
-      hopping_.rounds > 0
-          ? SolveBasinHopping(problem, start.guess, options_, hopping_, numbered, constrained, round_callback_).result
-          : Solve(problem, start.guess, options_, numbered, constrained);
+  const IterationCallback numbered = CountOn(&iterations_, user_.callback());
+  SolveResult result = hopping_.rounds > 0 ? SolveBasinHopping(problem, start.guess, user_.options(), hopping_,
+                                                               numbered, constrained, round_callback_)
+                                                 .result
+                                           : Solve(problem, start.guess, user_.options(), numbered, constrained);
   last_state_ = result.state;
-  stop_ = stop_ || result.status == SolveStatus::kInterrupted;
+  stop_ = stop_ || result.status == SolveStatus::kInterrupted || user_.IsOver();
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include "optimizer/fddp.h"
 #include "optimizer/force_cost.h"
 #include "optimizer/free_start.h"
+#include "optimizer/go_on.h"
 
 namespace costate {
 namespace {
@@ -36,7 +37,7 @@ SolveResult SolveUnconstrained(const Problem& problem, const Guess& guess, const
 SolveResult Solve(const Problem& problem, const Guess& guess, const IlqrOptions& given,
                   const IterationCallback& callback, const ConstrainedOptions& constrained) {
   // what goes on from another solve
-  IlqrOptions options = given;
+  IlqrOptions options = StaysStopped(given);
   ConstrainedOptions outer = constrained;
   if (const SolveState* state = guess.state) {
     if (state->regularization >= 0 && state->costates.size() == 0) {  // fddp's is another one

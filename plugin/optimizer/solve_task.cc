@@ -1,7 +1,5 @@
 #include <costate/solve_task.h>
 
-#include <fmt/format.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +14,15 @@
 namespace costate {
 namespace {
 
+// what all solves of one task have in common
+struct TaskCall {
+  const Task& task;
+  const UserStop& user;
+  TaskCallbacks callbacks;  // the iteration's is the user's word as well
+
+  const IlqrOptions& solver() const { return user.options(); }
+};
+
 // what followed the smoothed way, whose records, message and guess stand before its own
 void PutBehind(const SolveResult& led, std::vector<IterationRecord> records, SolveResult* result) {
   result->message = led.message + "; then " + result->message;
@@ -24,29 +31,30 @@ void PutBehind(const SolveResult& led, std::vector<IterationRecord> records, Sol
 }
 
 // from smooth contacts to the true ones
-SolveResult SolveSmoothed(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
+SolveResult SolveSmoothed(const TaskCall& call, const Problem& problem, const Guess& guess,
                           std::vector<ContinuationStage>* stages) {
-  ContinuationOptions continuation = task.continuation;
-  continuation.constrained = task.constrained;
+  ContinuationOptions continuation = call.task.continuation;
+  continuation.constrained = call.task.constrained;
   ContinuationResult found =
-      SolveContinuation(problem, guess.U, task.solver, continuation, callbacks.iteration, callbacks.stage);
+      SolveContinuation(problem, guess.U, call.solver(), continuation, call.callbacks.iteration, call.callbacks.stage);
   found.result.message += "; " + found.message;
   *stages = std::move(found.stages);
   return std::move(found.result);
 }
 
 // kicks from where the smoothed way has led
-void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callbacks, TaskSolution* out) {
+void HopOn(const TaskCall& call, const Problem& problem, TaskSolution* out) {
   const SolveResult led = std::move(out->result);
-  ConstrainedOptions constrained = task.constrained;
+  ConstrainedOptions constrained = call.task.constrained;
   if (led.status != SolveStatus::kInfeasible) constrained.multipliers = led.multipliers;
   std::vector<IterationRecord> records = led.iterations;
   Problem from = problem;
   if (HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
-  BasinHoppingOptions hopping = task.hopping;
+  BasinHoppingOptions hopping = call.task.hopping;
   hopping.smooth = false;  // it comes from there
-  BasinHoppingResult found = SolveBasinHopping(from, {{}, led.trajectory.U}, task.solver, hopping,
-                                               CountOn(&records, callbacks.iteration), constrained, callbacks.round);
+  BasinHoppingResult found =
+      SolveBasinHopping(from, {{}, led.trajectory.U}, call.solver(), hopping,
+                        CountOn(&records, call.callbacks.iteration), constrained, call.callbacks.round);
   PutBehind(led, std::move(records), &found.result);
   out->result = std::move(found.result);
   out->rounds = std::move(found.rounds);
@@ -54,42 +62,44 @@ void HopOn(const Task& task, const Problem& problem, const TaskCallbacks& callba
 
 // What the task's constraints keep off the model's own limits is solved without these first: at one of them a force
 // moves the joint hardly to one side and without bound to the other, and solves end there. README.md, `<limit>`.
-SolveResult SolveWithoutStops(const Task& task, const Problem& problem, const Guess& guess,
-                              const IterationCallback& callback) {
+SolveResult SolveWithoutStops(const TaskCall& call, const Problem& problem, const Guess& guess) {
   const ModelPtr model = CopyModel(problem.model);
-  for (const int joint : task.stops) model->jnt_limited[joint] = 0;
+  for (const int joint : call.task.stops) model->jnt_limited[joint] = 0;
   Problem without = problem;
   without.model = model.get();
-  return Solve(without, guess, task.solver, callback, task.constrained);
+  return Solve(without, guess, call.solver(), call.callbacks.iteration, call.task.constrained);
 }
 
 // the motion of these controls, told as by a solve that ends where it begins
-SolveResult Look(const Task& task, const Problem& problem, const MatrixXd& U, const ConstrainedOptions& constrained) {
-  IlqrOptions options = task.solver;
+SolveResult Look(const TaskCall& call, const Problem& problem, const MatrixXd& U,
+                 const ConstrainedOptions& constrained) {
+  IlqrOptions options = call.user.OptionsNow();
   options.type = SolverType::kIlqr;
   options.second_order = false;
   options.iterations = 0;
   return Solve(problem, {{}, U}, options, {}, constrained);
 }
 
-SolveResult SolveFrom(const Task& task, const Problem& problem, const Guess& guess,
-                      const ConstrainedOptions& constrained, const TaskCallbacks& callbacks, TaskSolution* out) {
-  if (task.hopping.rounds == 0) return Solve(problem, guess, task.solver, callbacks.iteration, constrained);
-  BasinHoppingResult found =
-      SolveBasinHopping(problem, guess, task.solver, task.hopping, callbacks.iteration, constrained, callbacks.round);
+SolveResult SolveFrom(const TaskCall& call, const Problem& problem, const Guess& guess,
+                      const ConstrainedOptions& constrained, TaskSolution* out) {
+  const TaskCallbacks& callbacks = call.callbacks;
+  if (call.task.hopping.rounds == 0) return Solve(problem, guess, call.solver(), callbacks.iteration, constrained);
+  BasinHoppingResult found = SolveBasinHopping(problem, guess, call.solver(), call.task.hopping, callbacks.iteration,
+                                               constrained, callbacks.round);
   out->rounds = std::move(found.rounds);
   return std::move(found.result);
 }
 
 // what the solve without stops has found, where it meets none: rounds of kicks follow as they would elsewhere
-void EndWithoutStops(const Task& task, const Problem& problem, SolveResult led, const Guess& guess,
-                     const TaskCallbacks& callbacks, TaskSolution* out) {
+void EndWithoutStops(const TaskCall& call, const Problem& problem, SolveResult led, const Guess& guess,
+                     TaskSolution* out) {
+  const Task& task = call.task;
   if (IsEnough(task.hopping, problem, led)) {
     out->result = std::move(led);
     return;
   }
-  BasinHoppingResult found = HopBehind(problem, std::move(led), guess, task.solver, task.hopping, callbacks.iteration,
-                                       task.constrained, callbacks.round);
+  BasinHoppingResult found = HopBehind(problem, std::move(led), guess, call.solver(), task.hopping,
+                                       call.callbacks.iteration, task.constrained, call.callbacks.round);
   out->result = std::move(found.result);
   out->rounds = std::move(found.rounds);
 }
@@ -108,25 +118,27 @@ void TakeInstead(SolveResult there, double tolerance, SolveResult* result) {
 }
 
 // on the true model, from where the solve without stops has led where that keeps all constraints; the better of both
-void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
-                      TaskSolution* out) {
-  const auto tell = [&callbacks](bool without) {
-    if (callbacks.stops) callbacks.stops(without);
+void SolveBeyondStops(const TaskCall& call, const Problem& problem, const Guess& guess, TaskSolution* out) {
+  const Task& task = call.task;
+  const auto tell = [&call](bool without) {
+    if (call.callbacks.stops) call.callbacks.stops(without);
   };
   tell(true);
-  SolveResult led = SolveWithoutStops(task, problem, guess, callbacks.iteration);
+  SolveResult led = SolveWithoutStops(call, problem, guess);
+  const bool interrupted = call.user.IsOver();
   if (led.status == SolveStatus::kDiverged) {
     tell(false);
-    out->result = SolveFrom(task, problem, guess, task.constrained, callbacks, out);
+    out->result = SolveFrom(call, problem, guess, task.constrained, out);
     return;
   }
-  led.initial_cost = Look(task, problem, guess.U, task.constrained).initial_cost;
+  SolveResult begun = Look(call, problem, guess.U, task.constrained);
+  led.initial_cost = begun.initial_cost;
   Problem from = problem;
   if (HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
   ConstrainedOptions constrained = task.constrained;
   constrained.multipliers = led.multipliers;
-  SolveResult there = Look(task, from, led.trajectory.U, constrained);
-  const bool moves = there.status != SolveStatus::kDiverged, interrupted = led.status == SolveStatus::kInterrupted;
+  SolveResult there = Look(call, from, led.trajectory.U, constrained);
+  const bool moves = there.status != SolveStatus::kDiverged;
 
   // a motion that meets no stop is the true model's
   const bool true_motion = moves && there.trajectory.X == led.trajectory.X;
@@ -134,18 +146,25 @@ void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& gue
   const bool over = led.status == SolveStatus::kConverged || led.status == SolveStatus::kInfeasible ||
                     (led.status == SolveStatus::kStalled && kept);
   const bool plain = MayBeOneSolve(task.hopping);
-  if (true_motion && (interrupted || (over && plain))) {
-    EndWithoutStops(task, problem, std::move(led), guess, callbacks, out);
+  if (true_motion && interrupted) {
+    out->result = std::move(led);
+    return;
+  }
+  if (true_motion && over && plain) {
+    EndWithoutStops(call, problem, std::move(led), guess, out);
     return;
   }
   led.message = "without the model's limits: " + led.message;
   std::vector<IterationRecord> records = led.iterations;
-  const IterationCallback counted = CountOn(&records, callbacks.iteration);
-  TaskCallbacks then = callbacks;
-  then.iteration = [&](const IterationRecord& record) { return counted(record) && !interrupted; };
-  tell(false);
-  out->result = kept ? SolveFrom(task, from, {{}, led.trajectory.U}, constrained, then, out)
-                     : SolveFrom(task, problem, guess, task.constrained, then, out);
+  if (interrupted) {
+    out->result = kept && moves ? there : std::move(begun);
+  } else {
+    TaskCall then = call;
+    then.callbacks.iteration = CountOn(&records, call.callbacks.iteration);
+    tell(false);
+    out->result = kept ? SolveFrom(then, from, {{}, led.trajectory.U}, constrained, out)
+                       : SolveFrom(then, problem, guess, task.constrained, out);
+  }
   PutBehind(led, std::move(records), &out->result);
   const bool lost = out->result.status == SolveStatus::kDiverged;
   if (moves && (lost || MeritOf(there, task.constrained.tolerance) < MeritOf(out->result, task.constrained.tolerance)))
@@ -153,8 +172,9 @@ void SolveBeyondStops(const Task& task, const Problem& problem, const Guess& gue
 }
 
 // lengths are tried on the true model, from where the smoothed way has led at that of the horizon
-void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks,
-                TaskSolution* out) {
+void SolveTimed(const TaskCall& call, const Problem& problem, const Guess& guess, TaskSolution* out) {
+  const Task& task = call.task;
+  const TaskCallbacks& callbacks = call.callbacks;
   const BasinHoppingCallback round = [&](const BasinHoppingRound& done) {
     out->rounds.push_back(done);
     if (callbacks.round) callbacks.round(done);
@@ -162,53 +182,50 @@ void SolveTimed(const Task& task, const Problem& problem, const Guess& guess, co
   const FreeTimeState* state = task.time_state.state_time > 0 ? &task.time_state : nullptr;
   Problem from = problem;
   const auto search = [&](ConstMatrixRef U, const ConstrainedOptions& constrained, const IterationCallback& callback) {
-    out->timed = SolveFreeTime(from, U, task.solver, constrained, task.free_time, callback, state, task.hopping, round);
+    out->timed = SolveFreeTime(from, U, call.user.OptionsNow(), constrained, task.free_time, callback, state,
+                               task.hopping, round);
   };
   if (!task.continuation.smooth.any()) {
     search(guess.U, task.constrained, callbacks.iteration);
   } else {
-    const SolveResult led = SolveSmoothed(task, problem, guess, callbacks, &out->stages);
+    const SolveResult led = SolveSmoothed(call, problem, guess, &out->stages);
     const bool moves = led.status != SolveStatus::kDiverged;
     ConstrainedOptions constrained = task.constrained;
     if (moves) constrained.multipliers = led.multipliers;
     if (moves && HasFreeStart(from)) from.free_start.guess = led.trajectory.X.col(0);
     std::vector<IterationRecord> records = led.iterations;
-    const IterationCallback counted = CountOn(&records, callbacks.iteration);
-    search(moves ? led.trajectory.U : guess.U, constrained,
-           [&](const IterationRecord& record) { return counted(record) && led.status != SolveStatus::kInterrupted; });
+    search(moves ? led.trajectory.U : guess.U, constrained, CountOn(&records, callbacks.iteration));
     PutBehind(led, std::move(records), &out->timed.result);
   }
   out->result = std::move(out->timed.result);
 }
 
-// all the slopes that there are may be zero, and most of the cost still be where it was
-void SayUntouched(const Problem& problem, TaskSolution* out) {
-  out->untouched = UntouchedTerms(problem, out->result.trajectory);
-  if (out->untouched.empty()) return;
-  SolveResult& result = out->result;
-  result.status = SolveStatus::kStalled;
-  result.message = fmt::format("no control changes '{}' along this motion to first order; {}",
-                               fmt::join(out->untouched, "', '"), result.message);
+TaskSolution SolveBy(const IlqrOptions& solver, const Task& task, const Problem& problem, const Guess& guess,
+                     const TaskCallbacks& callbacks) {
+  const UserStop user(solver, callbacks.iteration);
+  TaskCall call{task, user, callbacks};
+  call.callbacks.iteration = user.callback();
+  TaskSolution out;
+  if (task.free_time.longest > 0) {
+    SolveTimed(call, problem, guess, &out);
+  } else if (task.continuation.smooth.any()) {
+    out.result = SolveSmoothed(call, problem, guess, &out.stages);
+    const SolveStatus status = out.result.status;
+    const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
+    if (!over && !IsEnough(task.hopping, problem, out.result)) HopOn(call, problem, &out);
+  } else if (!task.stops.empty() && !guess.state) {
+    SolveBeyondStops(call, problem, guess, &out);
+  } else {
+    out.result = SolveFrom(call, problem, guess, task.constrained, &out);
+  }
+  if (!out.timed.model) out.untouched = SayUntouched(problem, &out.result);
+  return out;
 }
 
 }  // namespace
 
 TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks) {
-  TaskSolution out;
-  if (task.free_time.longest > 0) {
-    SolveTimed(task, problem, guess, callbacks, &out);
-  } else if (task.continuation.smooth.any()) {
-    out.result = SolveSmoothed(task, problem, guess, callbacks, &out.stages);
-    const SolveStatus status = out.result.status;
-    const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
-    if (!over && !IsEnough(task.hopping, problem, out.result)) HopOn(task, problem, callbacks, &out);
-  } else if (!task.stops.empty() && !guess.state) {
-    SolveBeyondStops(task, problem, guess, callbacks, &out);
-  } else {
-    out.result = SolveFrom(task, problem, guess, task.constrained, callbacks, &out);
-  }
-  if (out.result.status == SolveStatus::kConverged && !out.timed.model) SayUntouched(problem, &out);
-  return out;
+  return SolveBy(task.solver, task, problem, guess, callbacks);
 }
 
 TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks) {
@@ -221,14 +238,7 @@ TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks) {
     });
     if (callbacks.sampled) callbacks.sampled(sampled);
     guess.U = std::move(sampled.U);
-    if (!goes_on) {
-      TaskCallbacks end = callbacks;
-      end.iteration = [&](const IterationRecord& record) {
-        if (callbacks.iteration) callbacks.iteration(record);
-        return false;
-      };
-      return SolveTask(task, problem, guess, end);
-    }
+    if (!goes_on) return SolveBy(Stopped(task.solver), task, problem, guess, callbacks);
   }
   return SolveTask(task, problem, guess, callbacks);
 }

@@ -2,6 +2,7 @@
 
 #include <costate/adjoint.h>
 #include <costate/state.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -67,6 +68,16 @@ bool TouchesNothing(const Problem& problem, const Trajectory& motion) {
 
 std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope) {
   return FindUntouched(problem, motion, slope).terms;
+}
+
+std::vector<std::string> SayUntouched(const Problem& problem, SolveResult* result) {
+  if (result->status != SolveStatus::kConverged) return {};
+  std::vector<std::string> terms = UntouchedTerms(problem, result->trajectory);
+  if (terms.empty()) return terms;
+  result->status = SolveStatus::kStalled;
+  result->message = fmt::format("no control changes '{}' along this motion to first order; {}",
+                                fmt::join(terms, "', '"), result->message);
+  return terms;
 }
 
 }  // namespace costate

@@ -28,6 +28,10 @@ bool TouchesNothing(const Problem& problem, const Trajectory& motion);
 /// Their names.
 std::vector<std::string> UntouchedTerms(const Problem& problem, const Trajectory& motion, double slope = 1e-10);
 
+/// Of a solve that has converged: all the slopes that there are may be zero, and most of the cost still be where it was.
+/// It has then stalled, and says so. @return  their names.
+std::vector<std::string> SayUntouched(const Problem& problem, SolveResult* result);
+
 }  // namespace costate
 
 #endif  // COSTATE_OPTIMIZER_UNTOUCHED_H_

@@ -109,8 +109,10 @@ TEST_F(ContinuationTest, InterruptedItStillEndsOnTheTrueModel) {
   const Reach r;
   ContinuationOptions options;
   options.smooth.distance = 0.05;
-  const ContinuationResult found = SolveContinuation(
-      r.problem, r.U, {}, options, [](const IterationRecord& record) { return record.iteration < 2; });
+  int calls = 0;
+  const ContinuationResult found =
+      SolveContinuation(r.problem, r.U, {}, options, [&](const IterationRecord&) { return ++calls != 2; });
+  EXPECT_EQ(calls, 2);
   EXPECT_EQ(found.result.status, SolveStatus::kInterrupted);
   EXPECT_EQ(found.stages.back().factor, 0);
   EXPECT_LE(found.result.cost, found.result.initial_cost);

@@ -201,6 +201,16 @@ TEST_F(FddpTest, ReturnsAMotionAndNamesTheLargestGapWhenGapsAreLeft) {
   EXPECT_TRUE(BitwiseEqual(motion.X, result.trajectory.X));
 }
 
+TEST_F(FddpTest, StopsBetweenIterationsWhenItsOptionSaysSo) {
+  Task task = LoadTask(std::string(COSTATE_MODELS) + "/reference/cartpole/swing_up.xml");
+  int asked = 0;
+  task.solver.type = SolverType::kFddp;
+  task.solver.stop = [&] { return ++asked == 3; };
+  const SolveResult result = Solve(task.ToProblem(), {{}, task.U_guess}, task.solver);
+  EXPECT_EQ(result.status, SolveStatus::kInterrupted) << result.message;
+  EXPECT_EQ(result.iterations.size(), 2u);
+}
+
 TEST_F(FddpTest, RefusesGuessesAndOptionsThatASolverCannotUse) {
   Task task = LoadModelTask("reference/cartpole/swing_up.xml");
   const Problem problem = task.ToProblem();

@@ -197,6 +197,34 @@ TEST_F(FreeTime, StartsFromWhereSmoothContactHasLed) {
   EXPECT_EQ(found.result.iterations.back().iteration, iterations);
 }
 
+// in the first of several solves, smoothed or not, with the callback's word or the option's
+TEST_F(FreeTime, ASearchThatIsStoppedTriesNoOtherTime) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kFingerAndPuck);
+  for (const char* smooth : {"", "<smooth strategy='distance:0.1'/>"}) {
+    Task task = LoadTask(
+        folder.Write("push.task.xml",
+                     "<task model='push.xml' horizon='1'><cost qpos='finger' target='0.05' terminal='100'/><cost "
+                     "ctrl='all' weight='0.01'/>" +
+                         std::string(smooth) + "<time shortest='0.5' longest='1.5' weight='0.5'/></task>"));
+    task.solver.threads = 1;
+    int calls = 0;
+    const TaskSolution by_callback =
+        SolveTask(task, {.iteration = [&](const IterationRecord&) { return ++calls != 1; }});
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(by_callback.result.status, SolveStatus::kInterrupted) << by_callback.result.message;
+    EXPECT_EQ(by_callback.timed.trials.size(), 1u);
+    EXPECT_EQ(by_callback.result.iterations.size(), 1u);
+
+    int asked = 0;
+    task.solver.stop = [&] { return ++asked == 2; };
+    const TaskSolution by_option = SolveTask(task);
+    EXPECT_EQ(by_option.result.status, SolveStatus::kInterrupted) << by_option.result.message;
+    EXPECT_EQ(by_option.timed.trials.size(), 1u);
+    EXPECT_LE(by_option.result.iterations.size(), 1u);
+  }
+}
+
 TEST_F(FreeTime, RefusesWhatIsMalformed) {
   RailCase c = MakeRail(10, 1e-3, 1);
   EXPECT_ERROR(SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0, .longest = 1}), ErrorCode::kInvalidArgument,

@@ -379,6 +379,37 @@ TEST_F(TaskConstraint, ASolveThatMeetsNoStopIsTheOnlyOne) {
   EXPECT_LT(stopped.violation, 0.1) << "of 0.2 at the guess";
 }
 
+// Stop, said once by the callback or by IlqrOptions::stop, is neither asked for again nor forgotten by what would follow.
+TEST_F(TaskConstraint, NoRoundsOfKicksFollowASolveThatIsStopped) {
+  const support::TemporaryFolder folder;
+  folder.Write("rail.xml", R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody><body>
+    <joint name="x" type="slide" axis="1 0 0" limited="true" range="-9 9"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><motor joint="x" ctrlrange="-1 1"/></actuator></mujoco>)");
+  Task task = LoadTask(folder.Write("rail.task.xml",
+                                    "<task model='rail.xml' horizon='1'><cost ctrl='all' weight='0.01'/><limit "
+                                    "joint='x'/><constraint qpos='x' equals='0.2' when='end'/></task>"));
+  task.hopping.rounds = 2;
+  task.hopping.after_solve = true;
+  task.hopping.when_stuck = false;
+  task.solver.threads = 1;
+  int calls = 0;
+  const IterationCallback at_fourth = [&](const IterationRecord&) { return ++calls != 4; };
+  const TaskSolution by_callback = SolveTask(task, {.iteration = at_fourth});
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(by_callback.result.status, SolveStatus::kInterrupted) << by_callback.result.message;
+  EXPECT_EQ(by_callback.result.iterations.size(), 4U);
+  EXPECT_TRUE(by_callback.rounds.empty());
+
+  int asked = 0;
+  task.solver.stop = [&] { return ++asked == 30; };
+  calls = 0;
+  const TaskSolution by_option = SolveTask(task, {.iteration = [&](const IterationRecord&) { return ++calls > 0; }});
+  EXPECT_EQ(by_option.result.status, SolveStatus::kInterrupted) << by_option.result.message;
+  EXPECT_EQ(by_option.result.iterations.size(), static_cast<std::size_t>(calls));
+  EXPECT_LT(calls, 30);
+  EXPECT_TRUE(by_option.rounds.empty());
+}
+
 // what the solve without stops has found is kept where the one on the true model ends worse
 TEST_F(TaskConstraint, TheBetterOfTheSolvesWithAndWithoutStopsIsReturned) {
   const support::TemporaryFolder folder;
