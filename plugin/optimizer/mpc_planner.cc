@@ -8,6 +8,7 @@
 
 #include "core/extremes.h"
 #include "core/lap.h"
+#include "optimizer/stuck.h"
 
 namespace costate {
 namespace {
@@ -112,15 +113,18 @@ MpcPlanPtr MpcPlanner::TakeFirst(const SolveResult& solved, MpcResult* result) {
 
 MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* result) {
   Problem start = problem();
-  start.cost = &cost_;
+  start.cost = task_.cost.get();  // which says its terms; this plan begins with the task
   Guess guess = FirstGuess();
   Place(0);
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
   const bool direct = !task_.continuation.smooth.any() && MayBeOneSolve(task_.hopping);
   if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.ToSampling()).U;
   if (plain && !constrained_ && direct) {
-    const SolveResult& found = solver_->Solve(guess.U, callback);
-    if (task_.hopping.rounds == 0 || found.status != SolveStatus::kStalled) return TakeFirst(found, result);
+    SolveResult found = solver_->Solve(guess.U, callback);
+    if (IsEnough(task_.hopping, start, found)) {
+      SayUntouched(start, &found);
+      return TakeFirst(found, result);
+    }
   }
 
   // where there are constraints plans go on from the multipliers of their own solver

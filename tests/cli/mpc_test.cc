@@ -230,6 +230,20 @@ TEST(CliMpc, FailsAsOptimizeDoesWhenTheFirstPlanDoes) {
   ASSERT_FALSE(record.failures.empty());
   EXPECT_TRUE(Has(record.failures[0] + record.failures.back(), "first plan: FAILED, infeasible"));
 
+  // what no control moves to first order
+  folder.Write("push.xml", R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>
+    <body><joint name="finger" type="slide" axis="1 0 0"/><geom size="0.05" mass="1"/></body>
+    <body pos="0.15 0 0"><joint name="puck" type="slide" axis="1 0 0"/><geom size="0.05" mass="1"/></body></worldbody>
+    <actuator><motor joint="finger" ctrlrange="-20 20"/></actuator></mujoco>)");
+  const std::string puck = folder.Write("push.task.xml",
+                                        "<task model='push.xml' horizon='0.4'><cost qpos='puck' target='0.2' "
+                                        "terminal='9'/><cost ctrl='all' weight='0.01'/></task>");
+  const ProcessResult untouched = Costate({"mpc", puck, "--hops", "0", "--time", "0.1", "--no-save"});
+  EXPECT_EQ(untouched.exit_code, 1) << untouched.out << untouched.err;
+  EXPECT_TRUE(Has(untouched.out, "\n  first plan    FAILED, stalled: no control changes 'puck' along this motion"))
+      << untouched.out;
+  EXPECT_EQ(Costate({"optimize", puck, "--hops", "0", "--no-save"}).exit_code, 1);
+
   folder.Write("arm.xml", kMpcArm);
   const std::string fast = folder.Write(
       "fast.task.xml", "<task model='arm.xml' horizon='0.4'><start qpos='0' qvel='1e12'/><cost ctrl='all'/></task>");

@@ -13,6 +13,8 @@
 #include <thread>
 
 #include "optimizer/constrained_lq.h"
+#include "optimizer/finger_and_puck.h"
+#include "optimizer/mpc_control.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -387,6 +389,29 @@ TEST_F(Mpc, MakesTheFirstPlanByHopping) {
       "<hopping rounds='2'/>");
   const BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping);
   EXPECT_EQ(RunMpc(task, {.duration = 0.1}).first_plan, found.result.message);
+}
+
+// a puck that nothing touches: a solve that never leaves its guess is followed by kicks, and is told where none follow
+TEST_F(Mpc, MakesTheFirstPlanByHoppingWhereNoControlMattersYet) {
+  const support::TemporaryFolder folder;
+  folder.Write("push.xml", kFingerAndPuck);
+  Task task = LoadTask(folder.Write(
+      "push.task.xml",
+      "<task model='push.xml' horizon='1'><cost name='puck' qpos='puck' target='0.2' terminal='100'/><cost "
+      "ctrl='all' weight='0.01'/></task>"));
+  ASSERT_GT(task.hopping.rounds, 0);
+  const SolveResult found = SolveTask(task).result;
+  const MpcResult result = RunMpc(task, {.duration = 0.02});
+  EXPECT_EQ(result.first_plan, found.message);
+  EXPECT_TRUE(result.first_gained);
+  EXPECT_EQ(result.trajectory.U(0, 0), found.trajectory.U(0, 0));
+
+  task.hopping.rounds = 0;
+  const MpcResult alone = RunMpc(task, {.duration = 0.02});
+  EXPECT_EQ(alone.first_plan, SolveTask(task).result.message);
+  EXPECT_EQ(alone.first_plan.find("no control changes 'puck' along this motion"), 0u) << alone.first_plan;
+  EXPECT_EQ(alone.first_status, SolveStatus::kStalled);
+  EXPECT_FALSE(alone.first_gained);
 }
 
 TEST_F(Mpc, EndsWhileTheFirstPlanIsMade) {
