@@ -80,7 +80,7 @@ class FreeTime {
   std::vector<Kept> kept_;
   std::vector<IterationRecord> iterations_;
   double best_ = kInf, initial_cost_ = 0;
-  bool has_result_ = false, stop_ = false;
+  bool has_initial_cost_ = false, has_result_ = false, stop_ = false;
   FreeTimeResult out_;
 };
 
@@ -104,7 +104,8 @@ double FreeTime::Try(double time) {
   for (const Start& from : StartsOf(time)) {
     if (start++ > 0 && (keeps || stop_)) break;
     SolveResult next = SolveOn(SolveFrom(from, problem), problem);
-    if (out_.trials.empty() && start == 1) initial_cost_ = next.initial_cost;
+    if (!has_initial_cost_) initial_cost_ = next.initial_cost;
+    has_initial_cost_ = true;
     keeps = next.status != SolveStatus::kDiverged && next.violation <= constrained_.tolerance;
     if (start == 1 || keeps || MeritOf(next, constrained_.tolerance) < MeritOf(result, constrained_.tolerance))
       result = std::move(next);

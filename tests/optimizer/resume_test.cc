@@ -132,6 +132,23 @@ TEST_F(ResumeTest, GoesOnWithTheTimesThatWereTried) {
   }
 }
 
+// what a search gains that goes on is told in terms of where the first one ended, not of another length
+TEST_F(ResumeTest, GainsCountFromTheBestOfTheTimesThatWereTried) {
+  const auto load = [] {
+    return RailTask(
+        "<cost name='there' qpos='all' target='1' terminal='100'/><cost name='at rest' qvel='all' "
+        "terminal='10'/><time shortest='0.5' longest='4' weight='0.01' tolerance='0.05'/>");
+  };
+  const Task first = load();
+  const TaskSolution found = SolveTask(first);
+  ASSERT_NE(found.timed.time, first.N * first.substeps * first.model->opt.timestep);
+  Task second = load();
+  Resume(SaveRun(first, found.result, &found.timed), "run", &second);
+  const TaskSolution again = SolveTask(second);
+  EXPECT_NEAR(again.timed.time, found.timed.time, 1e-9);
+  EXPECT_NEAR(again.result.initial_cost, found.result.cost, 1e-3 * found.result.cost);
+}
+
 // the start moves to the bound nearest to the goal at every time, by either solver: 2 sqrt(3/4) s
 TEST_F(ResumeTest, GoesOnWithTimesAndAFreeStart) {
   const auto load = [](const std::string& solver) {
