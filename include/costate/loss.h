@@ -4,6 +4,7 @@
 
 #include <costate/rollout.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,9 @@ class Loss {
 
   /// Its slopes; all vectors have their sizes and are zero before the call.
   virtual void Gradient(const KnotView& knot, KnotGradient* out) const = 0;
+
+  /// Names of its terms that have no finite slope at a knot, for messages; by default none is known.
+  virtual std::vector<std::string> TermsWithoutSlope(const KnotView&) const { return {}; }
 
   /// The second derivative of l(x ⊕ dx, u + du, s + ds) at zero times a direction, by which Curvature::Hessian
   /// multiplies. Symmetric.

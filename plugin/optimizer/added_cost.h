@@ -24,6 +24,9 @@ class AddedCost : public Cost {
   void MarkSensors(std::vector<char>* read) const override { own_.MarkSensors(read); }
   double LowerBound(int t) const override { return own_.LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return own_.Terms(trajectory); }
+  std::vector<std::string> TermsWithoutSlope(const KnotView& knot) const override {
+    return own_.TermsWithoutSlope(knot);
+  }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override {
     record->cost = TotalCost(own_, trajectory, dt);
   }

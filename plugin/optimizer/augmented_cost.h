@@ -36,6 +36,9 @@ class AugmentedCost final : public Cost {
   double LowerBound(int t) const override;
   /// Those of the cost, then of each constraint what its violation and multipliers add.
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
+  std::vector<std::string> TermsWithoutSlope(const KnotView& knot) const override {
+    return cost_.TermsWithoutSlope(knot);
+  }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 
   /// What the next multipliers would change: (½ rho ‖y - lambda / rho‖² summed) of the trajectory that Observe saw

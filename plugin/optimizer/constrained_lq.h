@@ -25,6 +25,9 @@ class ConstrainedLq final : public Cost {
   void MarkSensors(std::vector<char>* read) const override { augmented.MarkSensors(read); }
   double LowerBound(int t) const override { return augmented.LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return augmented.Terms(trajectory); }
+  std::vector<std::string> TermsWithoutSlope(const KnotView& knot) const override {
+    return cost_.TermsWithoutSlope(knot);
+  }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override {
     augmented.Observe(trajectory, dt, record);
     seen_ = &trajectory;

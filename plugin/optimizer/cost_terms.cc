@@ -455,6 +455,20 @@ void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef
   });
 }
 
+// by its own residual's Jacobian: what slopes of sensors make of it is not its own
+std::vector<std::string> ResidualCost::TermsWithoutSlope(const KnotView& knot) const {
+  const bool last = knot.t == knot.N;
+  const MatrixXd C = MatrixXd::Zero(dims_.ns, dims_.ndx), D = MatrixXd::Zero(last ? 0 : dims_.ns, last ? 0 : dims_.nu);
+  std::vector<std::string> names;
+  ForEachWeighted(knot, [&](std::size_t i, const Scratch* scratch, const VectorXd& weight, double scale) {
+    const double w = scale * weight.cwiseAbs().maxCoeff(), size = scratch->r.squaredNorm();
+    MatrixXd J, Ju;
+    Jacobian(static_cast<int>(i), knot, C, D, &J, &Ju);
+    if (!std::isfinite(w * (size + J.squaredNorm() + Ju.squaredNorm()))) names.push_back(terms_[i].name);
+  });
+  return names;
+}
+
 // ---- gradient -------------------------------------------------------------------------------------------------------
 
 namespace {

@@ -109,6 +109,7 @@ class ResidualCost final : public Cost {
   void MarkSensors(std::vector<char>* read) const override;
   double LowerBound(int t) const override { return positive_ ? 0 : Cost::LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override;
+  std::vector<std::string> TermsWithoutSlope(const KnotView& knot) const override;
 
   const std::vector<ResidualTerm>& terms() const { return terms_; }
   CostScale scale() const { return scale_; }

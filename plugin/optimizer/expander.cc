@@ -1,5 +1,7 @@
 #include "optimizer/expander.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 
@@ -49,6 +51,26 @@ int Expander::Expand(const Trajectory& motion, LqProblem* lq, bool limits) {
   if (stopped_) return problem_.N + 1;
   const auto failed = std::find_if(failed_.begin(), failed_.end(), [](StepStatus s) { return s != StepStatus::kOk; });
   return failed == failed_.end() ? -1 : static_cast<int>(failed - failed_.begin());
+}
+
+std::string BackwardFailsText(const Problem& problem, const Trajectory& motion, const LqProblem& lq, double dt,
+                              int failed_knot, double regularization) {
+  const auto is_finite = [&](int t) {
+    if (t == problem.N) return lq.lx.allFinite() && lq.lxx.allFinite();
+    const LqKnot& knot = lq.knots[static_cast<std::size_t>(t)];
+    return knot.lx.allFinite() && knot.lu.allFinite() && knot.lxx.allFinite() && knot.lux.allFinite() &&
+           knot.luu.allFinite();
+  };
+  for (int t = problem.N; t >= 0; --t) {
+    if (is_finite(t)) continue;
+    const std::vector<std::string> names = problem.cost->TermsWithoutSlope(ViewKnot(motion, t, dt));
+    const std::string of = names.empty() ? "" : fmt::format(" of '{}'", fmt::join(names, "', '"));
+    return fmt::format("the slope of its cost{} is not finite at knot {} of {} ({:.3g} s)", of, t, problem.N, t * dt);
+  }
+  return fmt::format(
+      "the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite or not "
+      "finite",
+      failed_knot, problem.N, regularization);
 }
 
 }  // namespace costate

@@ -5,6 +5,7 @@
 #include <costate/lqr.h>
 #include <costate/solver.h>
 
+#include <string>
 #include <vector>
 
 #include "optimizer/force_limits.h"
@@ -37,6 +38,11 @@ class Expander {
   CostExpansion last_;                     // of the last knot, which has other sizes
   std::vector<StepStatus> failed_;         // of the derivative at each knot
 };
+
+/// Why the backward pass fails at a knot, whatever the regularization: by a knot behind it that has no finite expansion,
+/// with the names of cost terms, where there is one. @param dt  the control interval [s].
+std::string BackwardFailsText(const Problem& problem, const Trajectory& motion, const LqProblem& lq, double dt,
+                              int failed_knot, double regularization);
 
 }  // namespace costate
 

@@ -11,14 +11,18 @@ struct Slopes {
   double a = 0, b = 0;
 };
 
-// partial derivatives of a node by its arguments; y: its value. Where there is none (sqrt and abs at 0) it is 0.
+// partial derivatives of a node by its arguments; y: its value. Where there is none (sqrt, abs and
+// powers below 1 at 0) it is 0.
 Slopes Differentiate(const Expression::Node& node, double a, double b, double y) {
   switch (node.op) {
     case Op::kAdd: return {1, 1};
     case Op::kSubtract: return {1, -1};
     case Op::kMultiply: return {b, a};
     case Op::kDivide: return {1 / b, -y / b};
-    case Op::kPower: return {b == 0 ? 0 : b * std::pow(a, b - 1), a > 0 ? y * std::log(a) : 0};
+    case Op::kPower: {
+      const bool none = b == 0 || (a == 0 && b > 0 && b < 1);
+      return {none ? 0 : b * std::pow(a, b - 1), a > 0 ? y * std::log(a) : 0};
+    }
     case Op::kMin: return a <= b ? Slopes{1, 0} : Slopes{0, 1};
     case Op::kMax: return a >= b ? Slopes{1, 0} : Slopes{0, 1};
     case Op::kAtan2: return {b / (a * a + b * b), -a / (a * a + b * b)};

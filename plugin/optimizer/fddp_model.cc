@@ -7,6 +7,7 @@
 #include "core/extremes.h"
 #include "core/lap.h"
 #include "optimizer/cost_unit.h"
+#include "optimizer/expander.h"
 #include "optimizer/fddp.h"
 #include "optimizer/free_start.h"
 #include "optimizer/lq_sizes.h"
@@ -139,10 +140,8 @@ bool Fddp::FindDirection(IterationRecord* record) {
     const double first = last_shift_ == 0 ? kFirstShift : std::max(kLeastShift, last_shift_ / 3);
     shift = shift == 0 ? first : shift * (last_shift_ == 0 ? kFirstShiftGrowth : kShiftGrowth);
     if (!(shift > options_.regularization_max)) continue;
-    End(SolveStatus::kStalled, fmt::format("the backward pass fails at knot {} of {} even with regularization {:g}: "
-                                           "Quu is not positive definite or not "
-                                           "finite",
-                                           riccati_.failed_knot, N_, shift));
+    End(SolveStatus::kStalled,
+        BackwardFailsText(problem_, now_.trajectory, lq_, simulator_.knot_time(), riccati_.failed_knot, shift));
     return false;
   }
   if (shift > floor_) last_shift_ = shift;

@@ -318,11 +318,8 @@ bool IlqrSolver::Impl::BackwardBoth(IterationRecord* record) {
 bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
   for (bool solved = BackwardBoth(record); !solved; solved = Backward(regularization_.value(), record)) {
     if (regularization_.Grow()) continue;
-    End(SolveStatus::kStalled,
-        fmt::format(
-            "the backward pass fails at knot {} of {} even with regularization {:g}: Quu is not positive definite "
-            "or not finite",
-            riccati_.failed_knot, problem_.N, regularization_.value()));
+    End(SolveStatus::kStalled, BackwardFailsText(problem_, result_.trajectory, lq_, simulator_.knot_time(),
+                                                 riccati_.failed_knot, regularization_.value()));
     return false;
   }
   record->gradient_norm = riccati_.gradient_norm;

@@ -32,6 +32,9 @@ class ShiftedCost final : public Cost {
   void MarkSensors(std::vector<char>* read) const override { cost_->MarkSensors(read); }
   double LowerBound(int t) const override { return cost_->LowerBound(t); }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_->Terms(trajectory); }
+  std::vector<std::string> TermsWithoutSlope(const KnotView& knot) const override {
+    return cost_->TermsWithoutSlope(knot.ShiftedBy(shift_));
+  }
 
  private:
   const Cost* cost_;

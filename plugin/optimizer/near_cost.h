@@ -27,6 +27,9 @@ class NearCost final : public Cost {
   }
   double LowerBound(int t) const override { return own_ ? cost_.LowerBound(t) : 0; }
   std::vector<CostTermValue> Terms(const Trajectory& trajectory) const override { return cost_.Terms(trajectory); }
+  std::vector<std::string> TermsWithoutSlope(const KnotView& knot) const override {
+    return cost_.TermsWithoutSlope(knot);
+  }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 
  private:

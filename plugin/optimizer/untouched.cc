@@ -18,6 +18,14 @@ namespace {
 
 constexpr double kShare = 0.1;  // of the cost: smaller terms may well be left as they are
 
+bool SlopesAreFinite(const Cost& cost, const Trajectory& motion) {
+  const double dt = ControlInterval(motion);
+  for (int t = 0; t <= motion.N(); ++t) {
+    if (!cost.TermsWithoutSlope(ViewKnot(motion, t, dt)).empty()) return false;
+  }
+  return true;
+}
+
 double LargestSlope(const Problem& problem, const RolloutGradient& gradient) {
   double largest = (KickUnits(problem).asDiagonal() * gradient.U).cwiseAbs().maxCoeff();
   for (const int entry : problem.free_start.entries) largest = std::max(largest, std::abs(gradient.x0[entry]));
@@ -40,6 +48,7 @@ Untouched FindUntouched(const Problem& problem, const Trajectory& motion, double
       const double value = std::abs(values[i].value);
       if (!std::isfinite(value) || value == 0 || value < kShare * total) continue;
       const ResidualCost alone(problem.model, {cost->terms()[i]}, cost->scale());
+      if (!SlopesAreFinite(alone, motion)) continue;
       adjoint.Gradient(motion.X.col(0), motion.U, alone, {}, &gradient);
       if (!gradient.status.ok() || LargestSlope(problem, gradient) > slope * value) continue;
       untouched.terms.push_back(values[i].name);

@@ -67,18 +67,21 @@ void AdjointSweep::Limit(int t) {
 }
 
 // one vector of a loss's slopes: as long as it was given, and finite
-void AdjointSweep::CheckSlope(const char* by, int t, const VectorXd& slope, Eigen::Index size,
+void AdjointSweep::CheckSlope(const char* by, const KnotView& knot, const VectorXd& slope, Eigen::Index size,
                               std::vector<std::string> (*names)(const mjModel*)) const {
   if (slope.size() != size) {
     throw Error(ErrorCode::kDimensionMismatch, "the loss's slope by " + std::string(by) + " at knot " +
-                                                   std::to_string(t) + " has " + std::to_string(slope.size()) +
+                                                   std::to_string(knot.t) + " has " + std::to_string(slope.size()) +
                                                    " entries, it was given with " + std::to_string(size));
   }
   if (IsFinite(slope)) return;
   Eigen::Index i = 0;
   while (std::isfinite(slope[i])) i++;
+  std::string of;
+  for (const std::string& term : loss.TermsWithoutSlope(knot)) of += (of.empty() ? ", by its term '" : "', '") + term;
   throw Error(ErrorCode::kInvalidArgument, "the loss's slope by " + names(a.model)[static_cast<std::size_t>(i)] +
-                                               " at knot " + std::to_string(t) + " is " + std::to_string(slope[i]));
+                                               " at knot " + std::to_string(knot.t) + " is " +
+                                               std::to_string(slope[i]) + of + (of.empty() ? "" : "'"));
 }
 
 // w.slope of one knot, and at the last one its loss
@@ -96,9 +99,9 @@ bool AdjointSweep::Slopes(int t, ConstVectorRef x, ConstVectorRef u, bool sensed
   const KnotView view = View(t, time, x, u);
   if (last) out->loss += loss.Value(view);
   loss.Gradient(view, &w.slope);
-  CheckSlope("x", t, w.slope.x, a.dims.ndx, &TangentNames);
-  CheckSlope("u", t, w.slope.u, u.size(), &ControlNames);
-  CheckSlope("s", t, w.slope.s, w.s.size(), &SensorNames);
+  CheckSlope("x", view, w.slope.x, a.dims.ndx, &TangentNames);
+  CheckSlope("u", view, w.slope.u, u.size(), &ControlNames);
+  CheckSlope("s", view, w.slope.s, w.s.size(), &SensorNames);
   if (loss.NeedsSensors()) RefusePastSensors(a.model, "the loss", [&](int i) { return w.slope.s[i] != 0; });
   return true;
 }

@@ -71,7 +71,7 @@ struct AdjointSweep {
   // the way back: adjoint_pull.cc
   Linearizer* Products();
   bool Terminal();
-  void CheckSlope(const char* by, int knot, const VectorXd& slope, Eigen::Index size,
+  void CheckSlope(const char* by, const KnotView& knot, const VectorXd& slope, Eigen::Index size,
                   std::vector<std::string> (*names)(const mjModel*)) const;
   bool Slopes(int knot, ConstVectorRef x, ConstVectorRef u, bool sensed);
   bool Pull(int knot, int slot);

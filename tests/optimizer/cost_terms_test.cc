@@ -1,7 +1,9 @@
 // Every kind of term: its expansion against differences of its value through the sensors of the step.
 #include "optimizer/cost_terms.h"
 
+#include <costate/adjoint.h>
 #include <costate/residual.h>
+#include <costate/solve_task.h>
 #include <costate/task.h>
 #include <gtest/gtest.h>
 
@@ -438,6 +440,41 @@ TEST(ResidualCostGradient, IsThatOfTheExpansion) {
         EXPECT_LT((x - expansion.lx).cwiseAbs().maxCoeff(), 1e-12 * (1 + expansion.lx.cwiseAbs().maxCoeff())) << t;
         EXPECT_LT((g.u - expansion.lu).lpNorm<Eigen::Infinity>(), 1e-12 * (1 + expansion.lu.lpNorm<Eigen::Infinity>()));
       }
+    }
+  }
+}
+
+// no regularization helps where a term's slope is no number: who has written it is told which one, and where
+TEST(ResidualCost, AnInfiniteSlopeIsNamedWithItsTermAndKnot) {
+  const support::TemporaryFolder folder;
+  folder.Write("rail.xml", R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody><body>
+    <joint name="x" type="slide" axis="1 0 0"/><geom size=".1" mass="1"/></body></worldbody>
+    <actuator><motor joint="x" ctrlrange="-1 1"/></actuator></mujoco>)");
+  for (const char* value : {"atan2(x, x)", "asin(1 + 0*x)"}) {
+    Task task = LoadTask(
+        folder.Write("rail.task.xml",
+                     std::string("<task model='rail.xml' horizon='0.1'><measure name='x' qpos='x'/><cost name='odd' "
+                                 "value='") +
+                         value + "' weight='1'/><cost name='effort' ctrl='all' weight='0.01'/></task>"));
+    for (const SolverType type : {SolverType::kIlqr, SolverType::kFddp}) {
+      task.solver.type = type;
+      for (const int rounds : {0, 2}) {
+        task.hopping.rounds = rounds;
+        const SolveResult result = SolveTask(task).result;
+        EXPECT_EQ(result.status, SolveStatus::kStalled);
+        EXPECT_NE(result.message.find("the slope of its cost of 'odd' is not finite at knot 9 of 10 (0.09 s)"),
+                  std::string::npos)
+            << value << ": " << result.message;
+      }
+    }
+    Adjoint adjoint(task.model.get(), task.context, task.substeps);
+    RolloutGradient gradient;
+    try {
+      adjoint.Gradient(task.x0, task.U_guess, *task.cost, {}, &gradient);
+      FAIL() << value;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("by qpos[x] at knot 9 is "), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(", by its term 'odd'"), std::string::npos) << error.what();
     }
   }
 }

@@ -98,6 +98,8 @@ INSTANTIATE_TEST_SUITE_P(EveryFunction, ExpressionSlope,
 TEST(Expression, HasAZeroSlopeWhereANormHasNone) {
   EXPECT_TRUE(SlopesAt(Expression("norm(v)", kNames), VectorXd::Zero(7)).isZero(0));
   EXPECT_TRUE(SlopesAt(Expression("abs(a)", kNames), VectorXd::Zero(7)).isZero(0));
+  EXPECT_TRUE(SlopesAt(Expression("a^0.5", kNames), VectorXd::Zero(7)).isZero(0));
+  EXPECT_EQ(SlopesAt(Expression("a^1", kNames), VectorXd::Zero(7))(0, 0), 1);
 }
 
 struct Wrong {
