@@ -26,7 +26,7 @@ Expander::Expander(const Problem& problem, Simulator* simulator, const Linearize
 int Expander::Expand(const Trajectory& motion, LqProblem* lq, bool limits) {
   lq->knots.resize(static_cast<std::size_t>(problem_.N));
   lq->unit = unit_;
-  if (limits) forces_.Find(motion, derivative_.sensors);
+  if (limits) forces_.Find(motion, derivative_);
   const auto use = [&](int t, int worker, StepDerivative* derivative) {
     const auto at = static_cast<std::size_t>(t);
     failed_[at] = derivative->status;

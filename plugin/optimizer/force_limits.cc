@@ -127,7 +127,7 @@ bool ForceLimits::AreReached(const Trajectory& motion) const {
   return false;
 }
 
-void ForceLimits::Find(const Trajectory& motion, bool sensors) {
+void ForceLimits::Find(const Trajectory& motion, const LinearizeOptions& derivative) {
   const int N = motion.N();
   touches_.resize(static_cast<std::size_t>(N));
   knots_.clear();
@@ -144,12 +144,12 @@ void ForceLimits::Find(const Trajectory& motion, bool sensors) {
     }
     if (within) knots_.push_back(t);
   }
-  if (!knots_.empty()) LinearizeWithin(motion, sensors);
+  if (!knots_.empty()) LinearizeWithin(motion, derivative);
 }
 
 // all knots that have a control at a limit, without limits: there no force but those is where it was, so that those
 // beyond their limits are brought to them
-void ForceLimits::LinearizeWithin(const Trajectory& motion, bool sensors) {
+void ForceLimits::LinearizeWithin(const Trajectory& motion, const LinearizeOptions& derivative) {
   if (!within_) {
     unlimited_ = CopyModel(problem_.model);
     for (int i = 0; i < unlimited_->nactuator; ++i) {
@@ -183,7 +183,8 @@ void ForceLimits::LinearizeWithin(const Trajectory& motion, bool sensors) {
     }
   }
   LinearizeOptions options;
-  options.sensors = sensors;
+  options.level = derivative.level;
+  options.sensors = derivative.sensors;
   within_->Linearize(at_limits_, options, &slopes_);
 }
 

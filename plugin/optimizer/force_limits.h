@@ -33,8 +33,8 @@ class ForceLimits {
   bool AreReached(const Trajectory& motion) const;
 
   /// Finds where controls of a motion are at a limit, and the slopes by them from within.
-  /// @param sensors  take those of sensors, too.
-  void Find(const Trajectory& motion, bool sensors);
+  /// @param derivative  level and sensors of these slopes.
+  void Find(const Trajectory& motion, const LinearizeOptions& derivative);
 
   /// Slopes of a knot's step in the coordinates of (I5): where a control is just beyond a limit that it has reached,
   /// B and D from within, and A and C such that a control that moves with the limit has those of this step.
@@ -57,7 +57,7 @@ class ForceLimits {
   void Add(const mjModel* model, int actuator);
   double ControlAt(const Drive& drive, double limit, const Trajectory& motion, int t, bool upper, double* since) const;
   bool Touches(const Drive& drive, const Trajectory& motion, int t, Touch* touch) const;
-  void LinearizeWithin(const Trajectory& motion, bool sensors);
+  void LinearizeWithin(const Trajectory& motion, const LinearizeOptions& derivative);
   Eigen::RowVectorXd SlopeOf(const Touch& touch) const;
 
   const Problem& problem_;

@@ -50,10 +50,12 @@ const VectorXd& MpcControl::At(double now, const MpcMeasurement& measured) {
   if (!missing_ || task_.mpc.fallback == MpcFallback::kPlan) {
     if (plan.Control(problem_, task_.mpc.feedback, now, measured.x, &u_)) return u_;
     if (!exhausted_) {
-      events_->push_back(
-          {now, MpcEventKind::kExhausted,
-           fmt::format("the last plan ended at {:.4g} s: {}", plan.end(),
-                       task_.mpc.fallback == MpcFallback::kDamp ? "damping" : "its last control is held")});
+      const bool damps = task_.mpc.fallback == MpcFallback::kDamp;
+      events_->push_back({now, MpcEventKind::kExhausted,
+                          fmt::format("the last plan {}: {}",
+                                      plan.HasControl(now) ? "has a control that is not finite"
+                                                           : fmt::format("ended at {:.4g} s", plan.end()),
+                                      damps ? "damping" : "its last control is held")});
     }
     exhausted_ = true;
     if (!missing_) ++fallback_steps_;
@@ -72,12 +74,13 @@ void MpcControl::Damp(const MpcMeasurement& measured) {
     options.sensors = false;
     options.substeps = task_.substeps;
     linearizer_ = std::make_unique<Linearizer>(m, options);
-    linearizer_->SetContext(task_.context);
   }
-  linearizer_->SetMovingContext(measured.moving);
-  linearizer_->Linearize(measured.x, u_, &derivative_);
+  if (!measured.x.allFinite()) return;  // hold
   SetContext(m, data_.get(), task_.context);
   SetMovingContext(m, data_.get(), measured.moving);
+  mju_addTo(data_->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
+  linearizer_->SetContext(GetContext(m, data_.get()));
+  linearizer_->Linearize(measured.x, u_, &derivative_);
   VectorXd next(dims.nx), none;
   const StepStatus status = Step(m, data_.get(), measured.x, u_, task_.substeps, next, none);
   if (status != StepStatus::kOk || derivative_.status != StepStatus::kOk) return;  // hold

@@ -33,16 +33,21 @@ VectorXd StateAt(const mjModel* model, const Trajectory& motion, const PlanPlace
 
 }  // namespace
 
+bool MpcPlan::HasControl(double time) const {
+  const int k = Locate(*this, time).k;
+  return k >= 0 && k < motion.N();
+}
+
 bool MpcPlan::Control(const Problem& problem, bool feedback, double time, ConstVectorRef x, VectorXd* u) const {
+  if (!HasControl(time)) return false;
   const PlanPlace place = Locate(*this, time);
-  if (place.k < 0 || place.k >= motion.N()) return false;
-  *u = motion.U.col(place.k);
+  VectorXd planned = motion.U.col(place.k);
   if (feedback) {
     const VectorXd x_bar = StateAt(problem.model, motion, place);
-    u->noalias() += K[place.k] * Difference(problem.model, x, x_bar);
+    planned.noalias() += K[place.k] * Difference(problem.model, x, x_bar);
   }
-  if (!u->allFinite()) return false;
-  *u = u->cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
+  if (!planned.allFinite()) return false;
+  *u = planned.cwiseMax(problem.u_lower).cwiseMin(problem.u_upper);
   return true;
 }
 

@@ -21,7 +21,11 @@ struct MpcPlan {
 
   double end() const { return begin + motion.N() * knot_time; }
 
-  /// Eq. (M1) of README.md at a time in begin … end. False when it has no control for that time.
+  /// Is there a knot for this time?
+  bool HasControl(double time) const;
+
+  /// Eq. (M1) of README.md at a time in begin … end. False, and u as it was, when it has no control for that time or
+  /// one that is not finite.
   bool Control(const Problem& problem, bool feedback, double time, ConstVectorRef x, VectorXd* u) const;
 
   /// Eq. (M2): the same plan seen from another time on, its end held; `out` has N knots of this plan's length.

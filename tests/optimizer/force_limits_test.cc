@@ -72,7 +72,7 @@ TEST_F(ForceLimitsOf, AControlAtItsLimitHasTheSlopeFromWithin) {
   ForceLimits limits(slider.problem, 1);
   ASSERT_EQ(limits.drives().size(), 1);
   EXPECT_TRUE(limits.AreReached(slider.motion));
-  limits.Find(slider.motion, false);
+  limits.Find(slider.motion, {.sensors = false});
   limits.Reach(0, &slider.derivatives[0]);
   const double b = kStep * kStiffness / kMass;
   EXPECT_TRUE(MatricesNear(slider.derivatives[0].B, Eigen::Vector2d(kStep * b, b), 1e-12));
@@ -93,11 +93,25 @@ TEST_F(ForceLimitsOf, AControlAtItsLimitHasTheSlopeFromWithin) {
 }
 
 // far beyond its limit a control is drawn back no further than to it
+// of differences, not the closed form that there would be
+TEST_F(ForceLimitsOf, SlopesFromWithinAreOfTheLevelThatIsAskedFor) {
+  const auto by = [](Level level) {
+    Slider slider(kForce / kStiffness * (1 + 1e-4));
+    ForceLimits limits(slider.problem, 1);
+    limits.Find(slider.motion, {.level = level, .sensors = false});
+    limits.Reach(0, &slider.derivatives[0]);
+    return slider.derivatives[0].B;
+  };
+  const MatrixXd closed = by(Level::kBest), differences = by(Level::kStep);
+  EXPECT_TRUE(MatricesNear(differences, closed, 1e-6));
+  EXPECT_NE(differences, closed);
+}
+
 TEST_F(ForceLimitsOf, AControlBeyondItsLimitIsDrawnBackToIt) {
   for (const double sign : {1.0, -1.0}) {
     const Slider slider(sign * 0.15);
     ForceLimits limits(slider.problem, 1);
-    limits.Find(slider.motion, false);
+    limits.Find(slider.motion, {.sensors = false});
     LqKnot knot = slider.Knot(sign);
     limits.Bound(0, &knot);
     const double band = 1e-3 * 2 * kForce / kStiffness;  // the middle of the controls that count as at the limit

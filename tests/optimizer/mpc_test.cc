@@ -249,6 +249,49 @@ TEST_F(Mpc, DampsByTheControlThatTakesMostEnergyOut) {
   EXPECT_NEAR(result.trajectory.X(1, 12), 0, 1e-4 * moving);
 }
 
+// one interval of rest on the mass's rail
+MpcPlanPtr RestPlan(const Task& task) {
+  auto plan = std::make_shared<MpcPlan>();
+  plan->knot_time = 0.01;
+  Simulator simulator(task.model.get(), task.context, 1, 1);
+  EXPECT_TRUE(simulator.Rollout(task.x0, MatrixXd::Constant(1, 1, 3), &plan->motion).ok());
+  plan->K.assign(1, MatrixXd::Constant(1, 2, 1e300));
+  return plan;
+}
+
+// v' = v + h (u + d) / m vanishes for u = -m v / h - d, where d is the force that has been estimated
+TEST_F(Mpc, DampsAgainstTheForceThatItKnowsOf) {
+  Task task = MassTask("<cost ctrl='all' weight='0.001'/>");
+  task.mpc.fallback = MpcFallback::kDamp;
+  const Problem problem = task.ToProblem();
+  std::vector<MpcEvent> events;
+  MpcControl control(task, problem, &events);
+  control.Take(RestPlan(task), 0, 0, "");
+  control.SetLate(0, "late");
+  const MpcMeasurement measured{.x = Eigen::Vector2d(0, 0.5),
+                                .moving = GetMovingContext(task.model.get(), MakeData(task.model.get()).get()),
+                                .force = VectorXd::Constant(1, 20)};
+  EXPECT_NEAR(control.At(0, measured)[0], -70, 1e-3);
+}
+
+TEST_F(Mpc, HoldsTheLastControlWhereFeedbackOverflows) {
+  const Task task = MassTask("<cost ctrl='all' weight='0.001'/>");
+  const Problem problem = task.ToProblem();
+  const MpcPlanPtr plan = RestPlan(task);
+  VectorXd u = VectorXd::Constant(1, 7);
+  EXPECT_FALSE(plan->Control(problem, true, 0, Eigen::Vector2d(1e10, 0), &u));
+  EXPECT_EQ(u[0], 7) << "not its own";
+  EXPECT_TRUE(plan->Control(problem, false, 0, Eigen::Vector2d(1e10, 0), &u));
+  EXPECT_EQ(u[0], 3);
+
+  std::vector<MpcEvent> events;
+  MpcControl control(task, problem, &events);
+  control.Take(plan, 0, 0, "");
+  EXPECT_EQ(control.At(0, {.x = Eigen::Vector2d(1e10, 0), .moving = {}})[0], 0) << "of the guess";
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_NE(events[0].reason.find("has a control that is not finite"), std::string::npos) << events[0].reason;
+}
+
 TEST_F(Mpc, DoesNotTakeAPlanThatCannotBeSimulated) {
   Task task = CartPole();
   const Awkward awkward(&task, 0, 0.25, 0.45);  // plans from 0.3 and 0.4 s on
