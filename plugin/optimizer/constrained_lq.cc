@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "core/extremes.h"
 #include "optimizer/step_search.h"
@@ -17,6 +18,10 @@ constexpr double kLqFalls = 0.25;   // … else this part of what there was
 constexpr double kStiffness = 300;  // a penalty in terms of the cost's curvature across the constraint
 constexpr double kDearest =
     100;  // a multiplier in terms of the first plan's largest, or of what moves the constraint by its bound
+
+// what constraints and a predicted motion change, of a knot and of what is kept of it
+auto Imposed(auto& of) { return std::tie(of.lx, of.lu, of.lxx, of.lux, of.luu, of.du_lower, of.du_upper); }
+auto ImposedAtEnd(auto& of) { return std::tie(of.lx, of.lxx); }
 
 }  // namespace
 
@@ -50,36 +55,14 @@ void ConstrainedLq::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
 
 // the cost's own gradients and Hessians
 void ConstrainedLq::Keep(const LqProblem& lq) {
-  for (int t = 0; t < N_; ++t) {
-    const LqKnot& knot = lq.knots[static_cast<std::size_t>(t)];
-    Base& base = base_[static_cast<std::size_t>(t)];
-    base.lx = knot.lx;
-    base.lu = knot.lu;
-    base.lxx = knot.lxx;
-    base.lux = knot.lux;
-    base.luu = knot.luu;
-    base.du_lower = knot.du_lower;
-    base.du_upper = knot.du_upper;
-  }
-  base_.back().lx = lq.lx;
-  base_.back().lxx = lq.lxx;
+  for (std::size_t t = 0; t < lq.knots.size(); ++t) Imposed(base_[t]) = Imposed(lq.knots[t]);
+  ImposedAtEnd(base_.back()) = ImposedAtEnd(lq);
   fresh_ = false;
 }
 
 void ConstrainedLq::Restore(LqProblem* lq) const {
-  for (int t = 0; t < N_; ++t) {
-    LqKnot& knot = lq->knots[static_cast<std::size_t>(t)];
-    const Base& base = base_[static_cast<std::size_t>(t)];
-    knot.lx = base.lx;
-    knot.lu = base.lu;
-    knot.lxx = base.lxx;
-    knot.lux = base.lux;
-    knot.luu = base.luu;
-    knot.du_lower = base.du_lower;
-    knot.du_upper = base.du_upper;
-  }
-  lq->lx = base_.back().lx;
-  lq->lxx = base_.back().lxx;
+  for (std::size_t t = 0; t < lq->knots.size(); ++t) Imposed(lq->knots[t]) = Imposed(base_[t]);
+  ImposedAtEnd(*lq) = ImposedAtEnd(base_.back());
 }
 
 // z and y at the predicted motion, and which rows are out of bounds there; true when these are others than before
