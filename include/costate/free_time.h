@@ -57,7 +57,9 @@ struct FreeTimeState {
 /// iterations that nearly keeps them has more. With several minima over T one of them is found. result.message names
 /// the time and the trials beside it.
 /// @param hopping  with rounds: each trial goes on beyond the nearest minimum (SolveBasinHopping), and
-///             options.iterations are those of one trial.
+///             options.iterations are those of one trial. With none, nor after_solve: where none of the first three
+///             trials keeps the constraints, one of the horizon's length, else of the longest, has rounds as a task
+///             without free time has them, and where that keeps them the search begins anew from there.
 /// @param from  where an earlier search ended; U is then not used. Its trials count where its best motion still costs
 /// what it did.
 /// @throws as SolveConstrained; Error{kInvalidArgument} for a malformed option.

@@ -1,6 +1,7 @@
 // Golden section over the length of a motion, each length a solve of its own.
 #include <costate/free_time.h>
 #include <costate/solve.h>
+#include <costate/task.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,6 +57,7 @@ class FreeTime {
   SolveResult SolveFrom(const Start& start, const Problem& at_time);
   SolveResult SolveOn(SolveResult result, const Problem& at_time);
   void GoOn();
+  bool Hop(double horizon);
   bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
 
   const Problem& problem_;
@@ -205,12 +207,30 @@ void FreeTime::GoOn() {
   }
 }
 
+// Where no length keeps the constraints, is there a motion beyond the nearest minimum that does, of the horizon's length
+// or the longest?
+bool FreeTime::Hop(double horizon) {
+  const bool constrained = problem_.constraints && problem_.constraints->size() > 0;
+  if (best_ < kInf || !constrained || from_ || hopping_.rounds > 0 || hopping_.after_solve || Ended()) return false;
+  hopping_ = Task().hopping;
+  for (const double time : {horizon, free_.longest})
+    if (Try(time) < kInf) break;
+  hopping_ = {};
+  return best_ < kInf;
+}
+
 FreeTimeResult FreeTime::Run() {
   if (from_) GoOn();
   double a = free_.shortest, b = free_.longest;
-  Try(std::clamp(problem_.N * problem_.substeps * problem_.model->opt.timestep, a, b));
+  const double horizon = std::clamp(problem_.N * problem_.substeps * problem_.model->opt.timestep, a, b);
+  Try(horizon);
   double left = b - kGolden * (b - a), right = a + kGolden * (b - a);
   double at_left = Try(left), at_right = Try(right);
+  if (Hop(horizon)) {  // from there they may keep them, too
+    std::erase_if(out_.trials, [](const FreeTimeTrial& trial) { return trial.cost == kInf; });
+    at_left = Try(left);
+    at_right = Try(right);
+  }
   while (b - a > free_.tolerance * b && !Ended()) {
     // where neither keeps the constraints: towards a length that does, else longer
     const bool neither = at_left == kInf && at_right == kInf;

@@ -144,6 +144,35 @@ TEST_F(FreeTime, TurnsToWhereConstraintsAreKept) {
   EXPECT_LE(found.result.violation, 1e-6);
 }
 
+// A puck straight in front of a wall: from the guess no length leads round it, kicks of one of them do.
+TEST_F(FreeTime, GoesOnBeyondTheNearestMinimumWhereNoTimeKeepsConstraints) {
+  const support::TemporaryFolder folder;
+  folder.Write("wall.xml", R"(
+<mujoco>
+  <option timestep="0.02" gravity="0 0 0"/>
+  <worldbody>
+    <geom name="wall" type="box" size=".05 1 .1" pos="0 -.8 .1"/>
+    <body pos="-1.1 -.9 .1">
+      <joint name="x" type="slide" axis="1 0 0" damping=".5"/><joint name="y" type="slide" axis="0 1 0" damping=".5"/>
+      <geom name="puck" type="cylinder" size=".08 .08" mass="1"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="x" ctrlrange="-10 10"/><motor joint="y" ctrlrange="-10 10"/></actuator>
+</mujoco>)");
+  const Task task = LoadTask(folder.Write("wall.task.xml", R"(
+<task model="wall.xml" horizon="2.5" controlstep="2">
+  <time shortest="1" longest="5" tolerance="0.05"/>
+  <cost ctrl="all" weight="1e-5"/>
+  <constraint name="there" qpos="all" equals="2.2 0" when="end"/>
+  <constraint name="rest" qvel="all" equals="0" when="end"/>
+  <constraint name="clear" geom="puck" quantity="distance" geom2="wall" lower="0.01"/>
+</task>)"));
+  const TaskSolution found = SolveTask(task);
+  EXPECT_LE(found.result.violation, 1e-6) << found.result.message;
+  EXPECT_FALSE(found.rounds.empty());
+  EXPECT_LT(found.timed.time, 2.5) << "shorter than the motion that kicks found";
+}
+
 TEST_F(FreeTime, SaysWhenNoTimeIsLongEnough) {
   RailCase c = MakeRail(10, 1e-3, 0.01);
   const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.4, .longest = 1, .tolerance = 0.2});
