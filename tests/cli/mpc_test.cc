@@ -240,7 +240,7 @@ TEST(CliMpc, FailsAsOptimizeDoesWhenTheFirstPlanDoes) {
                                         "terminal='9'/><cost ctrl='all' weight='0.01'/></task>");
   const ProcessResult untouched = Costate({"mpc", puck, "--hops", "0", "--time", "0.1", "--no-save"});
   EXPECT_EQ(untouched.exit_code, 1) << untouched.out << untouched.err;
-  EXPECT_TRUE(Has(untouched.out, "\n  first plan    FAILED, stalled: no control changes 'puck' along this motion"))
+  EXPECT_TRUE(Has(untouched.out, "\n  first plan    FAILED, stalled: no control changes 'qpos puck' along this motion"))
       << untouched.out;
   EXPECT_EQ(Costate({"optimize", puck, "--hops", "0", "--no-save"}).exit_code, 1);
 
