@@ -5,6 +5,7 @@
 #include <mujoco/mujoco.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace costate {
 
@@ -34,9 +35,19 @@ inline bool IsForceAtLimit(const mjModel* m, const mjData* d, int i) {
   return std::any_of(force, force + m->actuator_outnum[i], [&](mjtNum f) { return IsAtLimit(f, range); });
 }
 
-inline double ClampedControl(const mjModel* m, const mjData* d, int u) {
-  const mjtNum* range = ControlRange(m, u);
-  return range != nullptr ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
+/// An input of actuator i before its clamp: its control or, with a delay, what the history has of it at data->time.
+inline double GivenControl(const mjModel* m, const mjData* d, int i, int input = 0) {
+  if (m->actuator_delay[i] == 0) return d->ctrl[m->actuator_ctrladr[i] + input];
+  std::vector<mjtNum> between(m->actuator_ctrlnum[i]);
+  const mjtNum* stored = mj_readCtrl(m, d, i, d->time, between.data(), m->actuator_history[2 * i + 1]);
+  return stored ? stored[input] : between[input];
+}
+
+/// The same, clamped.
+inline double ClampedControl(const mjModel* m, const mjData* d, int i, int input = 0) {
+  const mjtNum* range = ControlRange(m, m->actuator_ctrladr[i] + input);
+  const double value = GivenControl(m, d, i, input);
+  return range != nullptr ? std::clamp(value, range[0], range[1]) : value;
 }
 
 }  // namespace costate

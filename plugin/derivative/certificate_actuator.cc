@@ -86,7 +86,7 @@ void Certifier::Inputs() {
   const std::vector<std::string> controls = ControlNames(m_);
   for (int i = 0; i < m_->nu; i++) {
     const mjtNum* range = ControlRange(m_, i);
-    if (range == nullptr) continue;
+    if (range == nullptr || m_->actuator_delay[ActuatorOfControl(m_, i)] > 0) continue;  // a delayed one acts later
     Clamp(controls[i], d_->ctrl[i], range, "of ctrl");
     if (out_->switches.back().distance == 0) OneSided(controls[i]);
   }
@@ -137,8 +137,8 @@ void Certifier::Muscle(int i, const std::vector<std::string>& controls) {
   const int u = m_->actuator_ctrladr[i], a = m_->actuator_actadr[i];
   if (m_->actuator_ctrlnum[i] != 1 || m_->actuator_actnum[i] != 1) return;
   const mjtNum* range = ControlRange(m_, u);
-  const double ctrl = ClampedControl(m_, d_, u);
-  if (range == nullptr || range[0] < 0 || range[1] > 1) {
+  const double ctrl = ClampedControl(m_, d_, i);
+  if (m_->actuator_delay[i] == 0 && (range == nullptr || range[0] < 0 || range[1] > 1)) {
     Clamp(controls[u], ctrl, kRange, "of ctrl");
     if (out_->switches.back().distance == 0) OneSided(controls[u]);
   }

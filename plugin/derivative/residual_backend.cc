@@ -230,7 +230,7 @@ class ResidualBackend final : public Backend {
         return false;
       }
       if (stage > 0) continue;
-      const double ctrl = ClampedControl(m, d, u);
+      const double ctrl = ClampedControl(m, d, i);
       KinkedMuscle kink{act, u, StagesOfMuscle(m, i, ctrl, d->act[act])};
       if (kink.stages.excess > kEqual) continue;
       if (ctrl != d->ctrl[u]) std::fill_n(kink.stages.rate_ctrl, 4, 0.0);

@@ -62,7 +62,7 @@ Room MuscleRoom(const mjModel* m, const mjData* d, int actuator, bool moves_ctrl
   if (m->actuator_dyntype[actuator] != mjDYN_MUSCLE) return {};
   constexpr mjtNum kUnit[] = {0, 1};
   const double act = d->act[m->actuator_actadr[actuator]];
-  const double ctrl = ClampedControl(m, d, m->actuator_ctrladr[actuator]);
+  const double ctrl = ClampedControl(m, d, actuator);
   const Room clip = RoomIn(true, kUnit, moves_ctrl ? ctrl : act, reach);
   const double excess = mju_clip(ctrl, 0, 1) - act;
   if (m->actuator_dynprm[mjNDYN * actuator + 2] >= mjMINVAL || excess == 0 || std::abs(excess) > reach) return clip;
@@ -80,10 +80,10 @@ Room ReversalRoom(const mjModel* m, int dof, double velocity, double reach) {
 Room RoomOf(const mjModel* m, const mjData* d, const std::vector<ActivationSide>& sides, const Dims& dims, int column,
             double reach) {
   if (column >= dims.ndx) {
-    const int u = column - dims.ndx;
+    const int u = column - dims.ndx, i = ActuatorOfControl(m, u);
+    if (m->actuator_delay[i] > 0) return {};  // it acts in a later step
     const mjtNum* range = ControlRange(m, u);
-    return Both(RoomIn(range != nullptr, range, d->ctrl[u], reach),
-                MuscleRoom(m, d, ActuatorOfControl(m, u), true, reach));
+    return Both(RoomIn(range != nullptr, range, d->ctrl[u], reach), MuscleRoom(m, d, i, true, reach));
   }
   if (column >= dims.nv && column < 2 * dims.nv)
     return ReversalRoom(m, column - dims.nv, d->qvel[column - dims.nv], reach);

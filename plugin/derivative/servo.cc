@@ -270,8 +270,9 @@ void Inputs(const mjModel* m, const mjData* d, int i, double* ctrl, double* insi
   for (int k = 0; k < m->actuator_ctrlnum[i]; k++) {
     const int u = m->actuator_ctrladr[i] + k;
     const mjtNum* range = ControlRange(m, u);
-    ctrl[k] = ClampedControl(m, d, u);
-    inside[k] = range == nullptr || (d->ctrl[u] >= range[0] && d->ctrl[u] <= range[1]);
+    const double given = GivenControl(m, d, i, k);
+    ctrl[k] = ClampedControl(m, d, i, k);
+    inside[k] = range == nullptr || (given >= range[0] && given <= range[1]);
   }
 }
 

@@ -206,6 +206,7 @@ void StepDifference::Capture(const mjModel* model, mjData* data, int substeps) {
     stencil_.CaptureInterval(model, substeps, &model_, data);
   } else {
     stencil_.Capture(model_.get(), data);
+    stencil_.CaptureReads(model_, substeps, data);
   }
 }
 

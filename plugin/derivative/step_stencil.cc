@@ -17,6 +17,7 @@ namespace {
 constexpr double kTolerance = 1e-20;  // below one rounding of the cost: on until it falls no more (0 would never stop)
 constexpr double kSweepTolerance = 1e-24;  // a sweep from the point's solution gains the square of a small nudge
 constexpr int kIterations = 100, kSweeps = 10000;           // of Newton and CG; of PGS
+constexpr double kReadRounding = 1e-14;                     // of a sample between others
 constexpr double kSweepRounding = 100 * 1.1e-16 * 1.1e-16;  // (D6)
 
 bool IsMuscle(const mjModel* model, int actuator) { return model->actuator_dyntype[actuator] == mjDYN_MUSCLE; }
@@ -222,6 +223,11 @@ StepStencil::StepStencil(const mjModel* model)
 
 void StepStencil::Capture(const mjModel* model, const mjData* data) {
   mj_getState(model, data, point_.data(), mjSTATE_INTEGRATION);
+  reach_.assign(dims_.nu, {-kInf, kInf});
+  delayed_.assign(dims_.nu, 0);
+  for (int i = 0; i < model->nactuator; ++i)
+    std::fill_n(delayed_.begin() + model->actuator_ctrladr[i], model->actuator_ctrlnum[i],
+                model->actuator_delay[i] > 0);
   sides_.clear();
   midpoints_.Clear();
 }
@@ -247,6 +253,67 @@ void StepStencil::CaptureInterval(const mjModel* engine, int substeps, Differenc
   CaptureConverged(model, data);
   Restore(model->get(), data, -1, 0);
   midpoints_.Compare(model->get(), data);
+  CaptureReads(*model, substeps, data);
+}
+
+void StepStencil::CaptureReads(const DifferenceModel& model, int substeps, mjData* data) {
+  const mjModel* m = model.get();
+  bool limited = false;
+  for (int u = 0; u < dims_.nu; ++u) {
+    double lower = -kInf, upper = kInf;
+    model.ControlRange(u, &lower, &upper);
+    limited = limited || (delayed_[u] && (lower > -kInf || upper < kInf));
+  }
+  if (!limited || substeps < 2) return;
+  Restore(m, data, -1, 0);
+  const double start = data->time, h = m->opt.timestep;
+  for (int k = 1; k < substeps; ++k) {  // the first step reads before it stores
+    mj_step(m, data);
+    midpoints_.GoOn(m, k - 1, data);
+    for (int i = 0; i < m->nactuator; ++i) {
+      if (m->actuator_delay[i] == 0) continue;
+      NoteReads(model, i, start, data->time, data);
+      for (int stage = 1; stage < 3 && m->opt.integrator == mjINT_RK4; ++stage)
+        NoteReads(model, i, start, data->time + stage * h / 2, data);
+    }
+  }
+}
+
+// (D1) what an actuator gets at a time is linear in the samples of its history, of which those since the start are the
+// controls: their share brings it to an edge
+void StepStencil::NoteReads(const DifferenceModel& model, int i, double start, double time, mjData* data) {
+  const mjModel* m = model.get();
+  const int n = m->actuator_history[2 * i], inputs = m->actuator_ctrlnum[i], interp = m->actuator_history[2 * i + 1];
+  if (n == 0 || inputs == 0) return;
+  const mjtNum* times = data->history + m->actuator_historyadr[i] + 2;
+  Eigen::Map<MatrixXd> samples(data->history + m->actuator_historyadr[i] + 2 + n, inputs, n);
+  VectorXd given(inputs), share(inputs);
+  const auto read = [&](VectorXd* out) {
+    const mjtNum* exact = mj_readCtrl(m, data, i, time, out->data(), interp);
+    if (exact) *out = Eigen::Map<const VectorXd>(exact, inputs);
+  };
+  read(&given);
+  const MatrixXd kept = samples;
+  for (int k = 0; k < n; ++k) samples.col(k).setConstant(times[k] > start - m->opt.timestep / 2);
+  read(&share);
+  samples = kept;
+  for (int input = 0; input < inputs; ++input) {
+    const int u = m->actuator_ctrladr[i] + input;
+    const double value = point_[ctrl_address_ + u], w = share[input];
+    if (w == 0) continue;
+    double edges[2];
+    model.ControlRange(u, edges, edges + 1);
+    for (int side = 0; side < 2; ++side) {
+      const double edge = edges[side], way = (edge - given[input]) / w;
+      if (!std::isfinite(way)) continue;
+      // exactly there: within, as of a control
+      const bool there = std::abs(edge - given[input]) <= kReadRounding * std::max(1.0, std::abs(edge));
+      const bool up = there ? (w > 0) == (side == 1) : way > 0;
+      double& limit = reach_[u][up];
+      const double at = there ? value : value + way;
+      limit = up ? std::min(limit, at) : std::max(limit, at);
+    }
+  }
 }
 
 void StepStencil::Restore(const mjModel* model, mjData* data, int col, double eps) const {
@@ -282,8 +349,13 @@ void StepStencil::Forward(const mjModel* model, mjData* data, int col, double ep
 bool StepStencil::Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const {
   if (col >= dims_.ndx + dims_.nu) return false;
   if (col >= dims_.ndx) {
-    *value = point_[ctrl_address_ + col - dims_.ndx];
-    model.ControlRange(col - dims_.ndx, lower, upper);
+    const int u = col - dims_.ndx;
+    *value = point_[ctrl_address_ + u];
+    model.ControlRange(u, lower, upper);
+    if (delayed_[u]) {
+      *lower = reach_[u][0];
+      *upper = reach_[u][1];
+    }
     return true;
   }
   const int act = col - 2 * dims_.nv;
@@ -304,6 +376,7 @@ double StepStencil::Worth(const DifferenceModel& model, int col) const {
   if (col < 2 * dims_.nv || col >= dims_.ndx + dims_.nu) return 1;
   double value = 0, lower = -kInf, upper = kInf;
   Range(model, col, &value, &lower, &upper);
+  if (col >= dims_.ndx) model.ControlRange(col - dims_.ndx, &lower, &upper);
   const double half = (upper - lower) / 2;
   return std::isfinite(half) ? half : std::max(1.0, std::abs(value));
 }

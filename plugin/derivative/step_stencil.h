@@ -4,6 +4,7 @@
 
 #include <costate/derivative.h>
 
+#include <array>
 #include <vector>
 
 #include "derivative/servo.h"
@@ -105,7 +106,12 @@ class StepStencil {
   /// held at their limits are nudged beyond from now on.
   void CaptureConverged(DifferenceModel* model, mjData* data);
 
-  /// The same for an interval of several steps, which goes through the points of `engine`, the model as it is.
+  /// Of an interval of several steps, how far each delayed control may go until what a step reads of it comes to an edge
+  /// of its clamp, (D1). `data` is left anywhere. @pre Capture
+  void CaptureReads(const DifferenceModel& model, int substeps, mjData* data);
+
+  /// As CaptureConverged for an interval of several steps, which goes through the points of `engine`, the model as it
+  /// is; and CaptureReads.
   void CaptureInterval(const mjModel* engine, int substeps, DifferenceModel* model, mjData* data);
 
   /// Puts the point into `data`; `col` < 0: as it is; else nudged by eps along column `col`.
@@ -136,13 +142,16 @@ class StepStencil {
 
  private:
   bool Range(const DifferenceModel& model, int col, double* value, double* lower, double* upper) const;
+  void NoteReads(const DifferenceModel& model, int actuator, double start, double time, mjData* data);
 
   Dims dims_;
   VectorXd point_;          // mjSTATE_INTEGRATION
   mutable VectorXd nudge_;  // nv
   Midpoints midpoints_;
-  std::vector<ActivationSide> sides_;  // empty: not known
-  std::vector<int> muscle_act_;        // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
+  std::vector<ActivationSide> sides_;         // empty: not known
+  std::vector<std::array<double, 2>> reach_;  // of controls, by their delays: none of the others
+  std::vector<char> delayed_;                 // controls
+  std::vector<int> muscle_act_;  // activation entries of muscles: clipped to [0, 1] inside the engine's dynamics
   int act_address_ = 0, ctrl_address_ = 0, warmstart_address_ = 0;  // in point_
 };
 

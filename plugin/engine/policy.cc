@@ -149,7 +149,9 @@ void PolicyPlugin::Control(const mjModel* m, mjData* d) {
 void PolicyPlugin::Motors(const mjModel* m, mjData* d) const {
   for (int i = 0; i < m->nactuator; ++i) {
     if (m->actuator_plugin[i] != instance_) continue;
-    d->actuator_force[m->actuator_outadr[i]] = ClampedControl(m, d, m->actuator_ctrladr[i]);
+    const int u = m->actuator_ctrladr[i];
+    const mjtNum* range = ControlRange(m, u);
+    d->actuator_force[m->actuator_outadr[i]] = range ? std::clamp(d->ctrl[u], range[0], range[1]) : d->ctrl[u];
   }
 }
 

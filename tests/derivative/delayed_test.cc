@@ -1,10 +1,12 @@
 #include "derivative/delayed.h"
 
+#include <costate/certificate.h>
 #include <costate/derivative_check.h>
 
 #include <cmath>
-
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/engine_test.h"
 #include "support/expect_products.h"
@@ -145,6 +147,109 @@ TEST_F(DelayedTest, Level2EvaluatesTheModelWithItsDelays) {
   EXPECT_EQ(differenced.coverage.Worst(), Level::kStep);
   EXPECT_NE(differenced.coverage.terms[0].reason.find("shorter than the step"), std::string::npos)
       << differenced.coverage.terms[0].reason;
+}
+
+// a slide whose activation adds up what comes from the history: its last sample, and how the interval goes on from there
+struct LateRate {
+  const mjModel* m;
+  int substeps;
+  std::vector<double> past;  // controls of the steps before
+
+  DataPtr Now() const {
+    DataPtr data = MakeData(m);
+    for (const double u : past) {
+      data->ctrl[0] = u;
+      mj_step(m, data.get());
+    }
+    return data;
+  }
+  double After(double u) const {
+    const DataPtr data = Now();
+    data->ctrl[0] = u;
+    for (int k = 0; k < substeps; k++) mj_step(m, data.get());
+    return data->act[0];
+  }
+};
+
+// (D1) the engine clamps what it has read: a control beyond its range acts where older samples bring that back inside
+TEST_F(DelayedTest, ControlsBeyondTheirRangeActWhereWhatIsReadOfThemIsInside) {
+  int acting = 0, idle = 0;
+  for (const char* kind : {"<general dyntype='integrator' ctrlrange='0 1' ", "<muscle lengthrange='-1 1' force='1' "}) {
+    for (const char* interp : {"zoh", "linear", "cubic"}) {
+      for (const auto& [samples, delay] : {std::pair{1, 0.004}, {2, 0.0066374}, {3, 0.0066374}, {4, 0.0106374}}) {
+        for (const char* integrator : {"Euler", "RK4"}) {
+          const std::string text = std::string("<mujoco><option timestep='0.004' integrator='") + integrator +
+                                   R"('/><worldbody><body><joint name="j" type="slide" axis="1 0 0"/><geom size=".1"/>
+            </body></worldbody><actuator>)" +
+                                   kind + "joint='j' nsample='" + std::to_string(samples) + "' interp='" + interp +
+                                   "' delay='" + std::to_string(delay) + "'/></actuator></mujoco>";
+          const ModelPtr model = LoadModelFromString(text);
+          const mjModel* m = model.get();
+          for (const int substeps : {1, 2, 3}) {
+            for (const double u : {-0.2, 0.4, 1.3}) {
+              const LateRate rate{m, substeps, {.3, .35, .3, .4, .6}};
+              SCOPED_TRACE(text + " " + std::to_string(substeps) + " " + std::to_string(u));
+              const DataPtr data = rate.Now();
+              data->ctrl[0] = u;
+              const double h = 1e-5, difference = (rate.After(u + h) - rate.After(u - h)) / (2 * h);
+              const double tolerance = 1e-8;  // activations are of order 0.01
+              EXPECT_NEAR(Linearize(m, data.get(), {.substeps = substeps}).B(2, 0), difference, tolerance);
+              EXPECT_NEAR(Linearize(m, data.get(), {.level = Level::kStep, .substeps = substeps}).B(2, 0), difference,
+                          tolerance);
+              const ReferenceDerivative reference = Reference(m, data.get(), {.substeps = substeps});
+              EXPECT_NEAR(reference.value.B(2, 0), difference, tolerance);
+              (u != 0.4 && difference != 0 ? acting : idle)++;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(acting, 20);
+  EXPECT_GT(idle, 20);
+}
+
+// (D1) exactly on an edge what is read has the slope inside, a hair beyond it none
+TEST_F(DelayedTest, OnTheEdgeOfItsRangeWhatIsReadHasTheSlopeInside) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.004"/><worldbody><body>
+    <joint name="j" type="slide" axis="1 0 0"/><geom size=".1"/></body></worldbody><actuator>
+    <general joint="j" dyntype="integrator" nsample="3" ctrlrange="0 1" interp="linear" delay="0.006"/></actuator></mujoco>)");
+  const mjModel* m = model.get();
+  const auto slope = [m](double before, double u, Level level) {
+    const DataPtr data = LateRate{m, 2, {0.5, 0.5, before}}.Now();
+    data->ctrl[0] = u;
+    const double value = Linearize(m, data.get(), {.level = level, .substeps = 2}).B(2, 0);
+    const ReferenceDerivative reference = Reference(m, data.get(), {.substeps = 2});
+    EXPECT_NEAR(reference.value.B(2, 0), value, 1e-9) << before << " " << u;
+    return value;
+  };
+  for (const Level level : {Level::kBest, Level::kStep}) {
+    const double inside = slope(0.5, 0.5, level);
+    EXPECT_NEAR(inside, 0.004 / 2, 1e-9);  // half of the sample, for one step
+    EXPECT_NEAR(slope(1, 1, level), inside, 1e-9);
+    EXPECT_NEAR(slope(0.5, 1.5, level), inside, 1e-9);  // read: 1
+    EXPECT_NEAR(slope(0.5, -0.5, level), inside, 1e-9);
+    EXPECT_NEAR(slope(0.5, 1.5 - 1e-7, level), inside, 1e-9);
+    EXPECT_NEAR(slope(0.5, 1.5 + 1e-7, level), 0, 1e-9);
+    EXPECT_EQ(slope(1, 1.1, level), 0);
+  }
+}
+
+// within one step what the history gives is context, and so is its clamp
+TEST_F(DelayedTest, TheCertificateHasNoClampOfAControlThatActsLater) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.004"/><worldbody><body>
+    <joint name="j" type="slide" axis="1 0 0"/><geom size=".1"/></body></worldbody><actuator>
+    <muscle name="m" joint="j" lengthrange="-1 1" force="1" nsample="3" ctrllimited="true" ctrlrange="0 1" delay="0.008"/>
+    </actuator></mujoco>)");
+  const DataPtr data = LateRate{model.get(), 1, {0.4, 0.4, 0.4, 0.4}}.Now();
+  data->ctrl[0] = 1;
+  const Certificate certificate = Certify(model.get(), data.get());
+  EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+  for (const Switch& s : certificate.switches) {
+    EXPECT_EQ(s.name.find("ctrl"), std::string::npos) << s.name;
+    if (s.next != "rise or fall") continue;
+    EXPECT_NEAR(s.distance, 0.4 - data->act[0], 1e-12);
+  }
 }
 
 }  // namespace
