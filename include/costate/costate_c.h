@@ -38,8 +38,8 @@ int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, 
      x_bar = A' lambda (2*nv+na)   u_bar = B' lambda (nu)   qfrc_bar: of qfrc_applied (nv)
    Any output may be NULL. Level, d, the result and the private mjData are as in costate_transition, which it shares the
    latter with; at levels 2 and 3 A and B are formed inside. A chain of them is the gradient through a motion unless the
-   model has delays, plastic deformation or plugins with a state, which steps hand on beside x: costate_rollout_backward
-   follows delays, and refuses the others. */
+   model has delays, plastic deformation, rods with reference frames or plugins with a state, which steps hand on beside
+   x: costate_rollout_backward follows delays, and refuses the others. */
 int costate_vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz);
 

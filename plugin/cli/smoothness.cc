@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/collision_filter.h"
+#include "core/plastic.h"
 
 namespace costate::cli {
 namespace {
@@ -196,9 +197,13 @@ void FindOptions(const mjModel* model, NonSmoothList* found) {
   if (model->opt.enableflags & mjENBL_IPC) {
     found->push_back({"ipc: contact multipliers belong to no state; derivatives are refused", "disable the flag"});
   }
-  if (model->nplastic > 0) {
+  if (HasPlasticity(model)) {
     found->push_back(
         {"plastic springs or flexes bend where they begin to yield; the plastic state is context, not x", ""});
+  }
+  if (HasRodFrames(model)) {
+    found->push_back(
+        {"rods: the frames that their twist is measured from go along with the motion; they are context, not x", ""});
   }
   if (model->nhistory > 0) {
     found->push_back(

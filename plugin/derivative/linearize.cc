@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/dense_product.h"
+#include "core/plastic.h"
 #include "core/plugins.h"
 #include "derivative/check_point.h"
 #include "derivative/linearizer.h"
@@ -19,7 +20,7 @@ namespace {
 // state that a step advances but x does not hold: over several substeps it carries derivatives too
 const char* HiddenState(const mjModel* model) {
   if (model->nhistory > 0) return "delays";
-  if (model->nplastic > 0) return "plastic state";
+  if (model->nplastic > 0) return HasPlasticity(model) ? "plastic state" : "reference frames of rods";
   if (HasMovingPluginState(model)) return "plugin state";
   return nullptr;
 }

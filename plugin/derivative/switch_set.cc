@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plastic.h"
 #include "derivative/actuation.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/equilibrium.h"
@@ -116,6 +117,7 @@ void SwitchSet::Forward(const mjModel* model, mjData* data) {
 
 void SwitchSet::Before(const mjModel* model, mjData* data) {
   plastic_ = Eigen::Map<const VectorXd>(data->plastic, model->nplastic);
+  if (model->nplastic > 0) yields_ = Yielding(model);
   act_ = Eigen::Map<const VectorXd>(data->act, model->na);
   if (model->opt.noslip_iterations == 0) return;
 
@@ -133,7 +135,7 @@ void SwitchSet::Note(const mjModel* model, mjData* data) {
   NoteTendons(model, data);
   NoteFlexes(model, data);
   NoteSensors(model, data);
-  for (int i = 0; i < model->nplastic; ++i) Add(kYield, data->plastic[i] != plastic_[i]);
+  for (int i = 0; i < model->nplastic; ++i) Add(kYield, yields_[i] && data->plastic[i] != plastic_[i]);
 }
 
 void SwitchSet::NoteConstraints(const mjModel* model, mjData* data) {

@@ -95,6 +95,7 @@ class SwitchSet {
 
   std::array<std::uint64_t, kKinds> hash_{};
   VectorXd residual_, plastic_, act_;
+  std::vector<char> yields_;                       // of plastic_
   VectorXd point_, q0_, v0_, act0_, rate_, turn_;  // of the stages of RK4
   std::vector<Eigen::Vector3d> axes_;              // of the limits of ball joints
   std::vector<Eigen::Vector3d> leans_;             // of cylinders on planes

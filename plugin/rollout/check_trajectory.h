@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "core/plastic.h"
 #include "core/plugins.h"
 #include "derivative/check_point.h"
 #include "derivative/delayed.h"
@@ -63,7 +64,8 @@ inline void CheckSameSizes(const mjModel* model, const mjModel* other) {
 /// @param delays  false: the caller follows the history of controls itself.
 inline void CheckHandsOnNothing(const mjModel* model, bool delays = true) {
   const char* what = delays && model->nhistory > 0 ? "delays"
-                     : model->nplastic > 0         ? "plastic deformation"
+                     : HasPlasticity(model)        ? "plastic deformation"
+                     : model->nplastic > 0         ? "reference frames of rods"
                      : HasMovingPluginState(model) ? "state of plugins"
                                                    : nullptr;
   if (!what) return;

@@ -4,8 +4,11 @@
 #include <costate/model.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
+#include "core/plastic.h"
 #include "support/engine_test.h"
 
 namespace costate {
@@ -140,6 +143,30 @@ TEST_F(SwitchSetTest, AStepThatMovesAPlasticSpringIsNoneThatLeavesIt) {
   };
   EXPECT_EQ(Differing(at(0.01), at(0.02)), "");
   EXPECT_EQ(Differing(at(0.01), at(0.3)), "plastic yielding");
+}
+
+// an open rod keeps the frames that its twist is measured from where others keep what has yielded
+TEST_F(SwitchSetTest, FramesOfRodsDoNotYield) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="discrete"/><worldbody>
+    <flexcomp name="rod" type="grid" count="4 1 1" spacing=".08 .08 .08" dim="1"><elasticity young="3e5" damping=".001"/>
+    </flexcomp><body pos="0 0 1"><joint name="j" type="slide" stiffness="1" springyield=".1"/><geom size=".1"/></body>
+    </worldbody></mujoco>)");
+  ASSERT_EQ(model->nplastic, 21);
+  const std::vector<char> yields = Yielding(model.get());
+  EXPECT_EQ(std::count(yields.begin(), yields.end(), 1), 1);
+  EXPECT_TRUE(yields[model->jnt_plasticadr[model->njnt - 1]]);
+  const auto at = [&](double bend, double place) {
+    const DataPtr data = MakeData(model.get());
+    mj_step(model.get(), data.get());
+    data->qpos[1] = bend;
+    data->qpos[model->nq - 1] = place;
+    SwitchSet switches;
+    switches.Clear();
+    switches.Step(model.get(), data.get());
+    return switches;
+  };
+  EXPECT_EQ(Differing(at(0, 0.01), at(1e-3, 0.02)), "");
+  EXPECT_EQ(Differing(at(0, 0.01), at(0, 0.3)), "plastic yielding");
 }
 
 // (H4) an edge of a flex that pulls is another one than one that pushes, where its ends move apart

@@ -549,5 +549,19 @@ TEST(Adjoint, RefusesModelsThatHandOnMoreThanTheirState) {
   EXPECT_GE(refused, 1);
 }
 
+// what a rod hands on is no plasticity
+TEST(Adjoint, RefusesRodsByTheNameOfTheirFrames) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="discrete"/><worldbody>
+    <flexcomp name="rod" type="grid" count="4 1 1" spacing=".08 .08 .08" dim="1"><elasticity young="3e5" damping=".001"/>
+    </flexcomp></worldbody></mujoco>)");
+  try {
+    Adjoint adjoint(model.get(), GetContext(model.get(), MakeData(model.get()).get()));
+    FAIL() << "its frames have no derivative";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("reference frames of rods"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace costate
