@@ -347,11 +347,15 @@ void AnnounceSlowGradient(const Task& task, const AdjointOptions& options, Adjoi
   constexpr double kSlow = 10;  // [s]
   RolloutGradient knot;
   double seconds = 0;
-  for (int i = 0; i < 2; i++) {  // the first call makes the memory
-    const Clock::time_point start = Clock::now();
-    adjoint->Gradient(task.x0, task.U_guess.leftCols(1), *task.cost, options, &knot);
-    seconds = SecondsSince(start) * task.N;
-    if (seconds < kSlow) return;
+  try {
+    for (int i = 0; i < 2; i++) {  // the first call makes the memory
+      const Clock::time_point start = Clock::now();
+      adjoint->Gradient(task.x0, task.U_guess.leftCols(1), *task.cost, options, &knot);
+      seconds = SecondsSince(start) * task.N;
+      if (seconds < kSlow) return;
+    }
+  } catch (const Error&) {
+    return;  // the whole gradient says it
   }
   const std::string why = WithoutClosedForm(knot.coverage);
   fmt::print("the gradient takes about {}{}\n\n", FormatDuration(seconds), why.empty() ? "" : " (" + why + ")");
