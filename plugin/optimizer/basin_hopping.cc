@@ -7,6 +7,7 @@
 #include <cmath>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <system_error>
 #include <thread>
@@ -366,7 +367,7 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
       held_ = guess.U;
     SolvePlainly(guess);
     SolveMirrored();
-    if (IsEnough()) {
+    if (IsEnough() && !IsHindered()) {
       out_.result.iterations = std::move(iterations_);
       return std::move(out_);
     }
@@ -385,6 +386,10 @@ BasinHoppingResult BasinHopping::GoOnFrom(SolveResult led, const Guess& guess) {
   guess_ = guess;
   iterations_ = std::move(led.iterations);
   out_.result = std::move(led);
+  if (IsEnough() && !IsHindered()) {
+    out_.result.iterations = std::move(iterations_);
+    return std::move(out_);
+  }
   Tell({.number = 0,
         .iterations = static_cast<int>(iterations_.size()),
         .cost = out_.result.cost,
@@ -416,7 +421,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       if (round == 1 && MayShoot(false)) beginnings.push_back({guess_, RoundOrigin::kShooting});
       if (round == 1) std::ranges::move(Touching(), std::back_inserter(beginnings));
       if (round == 1) {
-        std::vector<Beginning> ways = Around();
+        std::vector<Beginning> ways = around_ ? std::move(*around_) : Around(std::numeric_limits<int>::max());
         std::ranges::move(ways.empty() ? Freed() : std::move(ways), std::back_inserter(beginnings));
       }
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);

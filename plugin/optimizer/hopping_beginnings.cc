@@ -295,7 +295,8 @@ SolveResult BasinHopping::SolveFromGuess(const mjModel* model, const IterationCa
 }
 
 // What stands in the way: a motion through it, if it is worth the while, is led round.
-std::vector<Beginning> BasinHopping::Around() {
+// tries: iterations that gain less until it is given up
+std::vector<Beginning> BasinHopping::Around(int tries) {
   std::vector<Beginning> around;
   if (!MayLead()) return around;
   const SolveResult& best = out_.result;
@@ -303,8 +304,11 @@ std::vector<Beginning> BasinHopping::Around() {
   if (obstacles.empty()) return around;
   Passage passage;
   passage.model = WithoutObstacles(problem_.model, obstacles);
-  SolveResult through =
-      SolveFromGuess(passage.model.get(), [&](const IterationRecord&) { return RecordBeside(best.cost); });
+  int tried = 0;
+  SolveResult through = SolveFromGuess(passage.model.get(), [&](const IterationRecord& record) {
+    const bool worth = best.cost - record.cost > kHinders * std::abs(best.cost);
+    return RecordBeside(best.cost) && (worth || ++tried < tries);
+  });
   passage.gain = best.cost - through.cost;
   const bool worth = through.status != SolveStatus::kDiverged && passage.gain > kHinders * std::abs(best.cost);
   if (!worth || interrupted_) return around;
@@ -312,6 +316,13 @@ std::vector<Beginning> BasinHopping::Around() {
   for (Detour& detour : PlanDetours(problem_, std::move(passage)))
     around.push_back({{}, RoundOrigin::kDetour, {}, std::move(detour)});
   return around;
+}
+
+// A solve that has converged at an obstacle, smoothly, which without it goes much further.
+bool BasinHopping::IsHindered() {
+  if (hopping_.rounds == 0 || out_.result.status != SolveStatus::kConverged) return false;
+  around_ = Around(kFreeTries);
+  return !around_->empty();
 }
 
 // What crashes hardly leaves the ground: from a motion that nothing stops, if it is worth the while.

@@ -78,7 +78,8 @@ class BasinHopping {
   std::optional<Beginning> Leaning() const;
   std::optional<Beginning> Smoothed();
   std::vector<Beginning> Touching() const;
-  std::vector<Beginning> Around();
+  std::vector<Beginning> Around(int tries);
+  bool IsHindered();
   std::vector<Beginning> Freed();
   bool MayLead() const;
   SolveResult SolveFromGuess(const mjModel* model, const IterationCallback& callback) const;
@@ -123,10 +124,11 @@ class BasinHopping {
   bool shot_ = false;          // the best motion is one of multiple shooting
   int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting
   BasinHoppingRound first_;
-  BasinHoppingResult out_;            // without the iterations
-  std::vector<SolveResult> cheaper_;  // of the rounds of kicks, where they miss constraints
-  double gained_ = 0;                 // by the last round
-  int enough_ = 0;                    // iterations: behind them no round follows for that
+  BasinHoppingResult out_;                        // without the iterations
+  std::vector<SolveResult> cheaper_;              // of the rounds of kicks, where they miss constraints
+  std::optional<std::vector<Beginning>> around_;  // what stands in the way was looked for behind the solve
+  double gained_ = 0;                             // by the last round
+  int enough_ = 0;                                // iterations: behind them no round follows for that
 };
 
 }  // namespace costate

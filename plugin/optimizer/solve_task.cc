@@ -94,7 +94,7 @@ SolveResult SolveFrom(const TaskCall& call, const Problem& problem, const Guess&
 void EndWithoutStops(const TaskCall& call, const Problem& problem, SolveResult led, const Guess& guess,
                      TaskSolution* out) {
   const Task& task = call.task;
-  if (IsEnough(task.hopping, problem, led)) {
+  if (task.hopping.rounds == 0 || led.status == SolveStatus::kInterrupted) {
     out->result = std::move(led);
     return;
   }

@@ -148,6 +148,29 @@ TEST_F(DetourTest, APuckGoesBetweenTwoWalls) {
   EXPECT_LT(CostOf(walls, "true"), 5);
 }
 
+// a wall is met head-on, from where no slope leads aside: that solve converges
+TEST_F(DetourTest, ASolveThatConvergesAtAnObstacleIsLedRoundIt) {
+  const auto solve = [](const std::string& detour) {
+    const support::TemporaryFolder folder;
+    folder.Write("model.xml", R"(<mujoco><option timestep="0.01" gravity="0 0 0"/><worldbody>
+      <geom type="box" size=".05 .4 .2"/><body name="puck" pos="-1 0 0"><joint name="x" type="slide" axis="1 0 0" damping=".5"/>
+        <joint name="y" type="slide" axis="0 1 0" damping=".5"/><geom type="sphere" size=".08" mass="1"/></body></worldbody>
+      <actuator><motor joint="x" ctrlrange="-10 10"/><motor joint="y" ctrlrange="-10 10"/></actuator></mujoco>)");
+    return SolveTask(LoadTask(folder.Write(
+        "task.xml",
+        "<task model='model.xml' horizon='3' controlstep='2'>"
+        "<cost name='place' body='puck' quantity='pos' target='1 0 0' weight='1' terminal='100'/>"
+        "<cost name='rest' qvel='all' weight='0.01' terminal='1'/><cost name='effort' ctrl='all' weight='0.001'/>"
+        "<hopping from='stall' rounds='1' race='0' detour='" +
+            detour + "'/></task>")));
+  };
+  const TaskSolution without = solve("false"), with = solve("true");
+  EXPECT_EQ(without.result.status, SolveStatus::kConverged) << without.result.message;
+  EXPECT_TRUE(without.rounds.empty());
+  EXPECT_GT(without.result.cost, 60);
+  EXPECT_LT(with.result.cost, 1);
+}
+
 // a capsule on wide legs with an engine below that hardly tilts, its guess too weak to stop it above the ground
 Task LanderTask(const std::string& elements = "", const std::string& beside = "", const std::string& qpos = "8 20 .5",
                 const std::string& qvel = "-3 -8 0") {
