@@ -11,20 +11,29 @@
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "core/joint.h"
+#include "derivative/spatial.h"
+#include "optimizer/added_cost.h"
 #include "optimizer/control_noise.h"
 
 namespace costate {
 namespace {
 
-constexpr double kResolution = 0.05;                        // natural units between postures that are looked at
-constexpr double kGrowth = 0.3;                             // by which a tree grows
-constexpr int kSamples = 2000, kLooks = 10000, kPlans = 5;  // samples and postures of a search; searches
-constexpr int kShortcuts = 200;
-constexpr double kBeyond = 3;                          // of joints without a range, beyond the start and the goal
-constexpr double kClearances[] = {0.03, 0.01, 0.003};  // in terms of the model's extent, while one leads there
-constexpr double kDeeper = 1e-4;                       // [m] than at the start or the goal
+constexpr double kResolution = 0.05;                       // natural units between postures that are looked at
+constexpr double kGrowth = 0.3;                            // by which a tree grows
+constexpr int kPlans = 5, kNearPlans = 2, kWidePlans = 2;  // searches; of whole trees, near the straight line and not
+constexpr double kBeyond = 3;                              // of joints without a range, beyond the start and the goal
+constexpr double kBeside = 1;                              // natural units beside a box and what turns beside it
+constexpr double kClearances[] = {0.03, 0.01, 0.003};      // in terms of the model's extent, while one leads there
+constexpr double kShorter = 0.8;                           // in terms of a way with more clearance: worth its own
+constexpr double kDeeper = 1e-4;                           // [m] than at the start or the goal
 
 using Polyline = std::vector<VectorXd>;
+
+// samples and postures of a search at most, and tries to shorten what it has found
+struct Effort {
+  int samples, looks, shortcuts;
+};
+constexpr Effort kOfJoints{2000, 10000, 200}, kOfTrees{5000, 30000, 1000};  // these go farther
 
 // geoms that touch, and flexes by negative numbers
 std::pair<int, int> PairOf(const mjContact& contact) {
@@ -35,16 +44,23 @@ std::pair<int, int> PairOf(const mjContact& contact) {
 // Postures q + S z of some joints, and whether they are clear.
 class Space {
  public:
-  Space(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, double clearance)
-      : model_(CopyModel(model)), m_(model_.get()), data_(MakeData(m_)), guard_(data_.get()), clearance_(clearance) {
+  Space(const mjModel* model, const Start& start, ConstVectorRef goal, double clearance, const std::vector<int>& trees)
+      : model_(CopyModel(model)),
+        m_(model_.get()),
+        data_(MakeData(m_)),
+        guard_(data_.get()),
+        clearance_(clearance),
+        trees_(trees) {
     for (int i = 0; i < m_->ngeom; ++i) model_->geom_margin[i] += clearance;
     for (int i = 0; i < m_->nbody; ++i) model_->body_margin[i] += 2 * clearance;
     for (int i = 0; i < m_->npair; ++i) model_->pair_margin[i] += clearance;
-    SetState(m_, data_.get(), x);
-    for (const VectorXd& q : {VectorXd(x.head(m_->nq)), VectorXd(goal)}) {
+    if (start.context.size() > 0) SetContext(m_, data_.get(), start.context);
+    SetState(m_, data_.get(), start.x);
+    for (const VectorXd& q : {VectorXd(start.x.head(m_->nq)), VectorXd(goal)}) {
       Look(q);
       for (int i = 0; i < data_->ncon; ++i) {
         const mjContact& contact = data_->contact[i];
+        if (!Counts(contact)) continue;
         const auto [known, first] = least_.emplace(PairOf(contact), contact.dist);
         if (!first) known->second = std::min(known->second, contact.dist);
       }
@@ -57,6 +73,7 @@ class Space {
     Look(q);
     for (int i = 0; i < data_->ncon; ++i) {
       const mjContact& contact = data_->contact[i];
+      if (!Counts(contact)) continue;
       const auto known = least_.find(PairOf(contact));
       const double least = known == least_.end() ? clearance_ : std::min(clearance_, known->second - kDeeper);
       if (contact.dist < least) return false;
@@ -66,6 +83,16 @@ class Space {
   int looks() const { return looks_; }
 
  private:
+  // of what moves with what moves, or with what nothing moves
+  bool Counts(const mjContact& contact) const {
+    const auto counts = [&](int geom) {
+      if (geom < 0) return false;
+      const int tree = m_->body_treeid[m_->geom_bodyid[geom]];
+      return tree < 0 || std::ranges::find(trees_, tree) != trees_.end();
+    };
+    return trees_.empty() || (counts(contact.geom[0]) && counts(contact.geom[1]));
+  }
+
   void Look(ConstVectorRef q) {
     Eigen::Map<VectorXd>(data_->qpos, m_->nq) = q;
     mj_kinematics(m_, data_.get());
@@ -79,54 +106,148 @@ class Space {
   DataPtr data_;
   EngineGuard guard_;
   double clearance_;
+  std::vector<int> trees_;                       // none: all
   std::map<std::pair<int, int>, double> least_;  // of pairs near each other at the start or the goal
   int looks_ = 0;
 };
 
-class Planner {
+// joints that go, in terms of z: hinges and slides their position, balls a rotation vector, free ones a place before it
+class Coordinates {
  public:
-  Planner(const mjModel* m, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes, const std::vector<int>& joints,
-          double clearance)
-      : start_(x.head(m->nq)), space_(m, x, goal, clearance) {
-    const auto n = static_cast<Eigen::Index>(joints.size());
+  Coordinates(const mjModel* m, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
+              const std::vector<int>& joints)
+      : m_(m), start_(start.x.head(m->nq)), joints_(joints) {
+    for (const int joint : joints_) {
+      const int type = m->jnt_type[joint], dof = m->jnt_dofadr[joint];
+      for (int k = 0; k < JointDofs(type); ++k) dofs_.push_back(dof + k);
+    }
+    const auto n = static_cast<Eigen::Index>(dofs_.size());
     size_.resize(n);
-    lower_.resize(n);
-    upper_.resize(n);
+    for (Eigen::Index i = 0; i < n; ++i) size_[i] = sizes[dofs_[static_cast<std::size_t>(i)]];
     goal_.resize(n);
-    for (Eigen::Index j = 0; j < n; ++j) {
-      const int joint = joints[static_cast<std::size_t>(j)], q = m->jnt_qposadr[joint];
-      at_.push_back(q);
-      size_[j] = sizes[m->jnt_dofadr[joint]];
-      goal_[j] = (goal[q] - start_[q]) / size_[j];
-      lower_[j] = std::min(0.0, goal_[j]) - kBeyond;
-      upper_[j] = std::max(0.0, goal_[j]) + kBeyond;
-      if (!m->jnt_limited[joint]) continue;
-      lower_[j] = std::min({0.0, goal_[j], (m->jnt_range[2 * joint] - start_[q]) / size_[j]});
-      upper_[j] = std::max({0.0, goal_[j], (m->jnt_range[2 * joint + 1] - start_[q]) / size_[j]});
+    Eigen::Index i = 0;
+    for (const int joint : joints_) {
+      int q = m->jnt_qposadr[joint];
+      const int linear = JointLinearDofs(m->jnt_type[joint]);
+      for (int k = 0; k < linear; ++k, ++q, ++i) goal_[i] = (goal[q] - start_[q]) / size_[i];
+      if (linear == JointDofs(m->jnt_type[joint])) continue;
+      const Eigen::Vector4d to = goal.segment<4>(q);
+      Eigen::Vector3d turn;
+      mju_subQuat(turn.data(), to.data(), start_.data() + q);
+      goal_.segment<3>(i) = turn.cwiseQuotient(size_.segment<3>(i));
+      i += 3;
     }
-  }
-
-  bool IsStraightClear() { return IsClear(VectorXd::Zero(goal_.size()), goal_); }
-
-  // the shortest of some, in units of z from the start on; empty: none was found
-  Polyline Run() {
-    Polyline best;
-    for (int i = 0; i < kPlans; ++i) {
-      Polyline path = Search(i);
-      if (path.empty()) break;
-      Shorten(i, &path);
-      if (best.empty() || Length(path) < Length(best)) best = std::move(path);
-    }
-    return best;
   }
 
   VectorXd Posture(const VectorXd& z) const {
     VectorXd q = start_;
-    for (std::size_t j = 0; j < at_.size(); ++j) {
-      const auto i = static_cast<Eigen::Index>(j);
-      q[at_[j]] += size_[i] * z[i];
+    Eigen::Index i = 0;
+    for (const int joint : joints_) {
+      int at = m_->jnt_qposadr[joint];
+      const int linear = JointLinearDofs(m_->jnt_type[joint]);
+      for (int k = 0; k < linear; ++k, ++at, ++i) q[at] += size_[i] * z[i];
+      if (linear == JointDofs(m_->jnt_type[joint])) continue;
+      const Eigen::Vector3d turn = size_.segment<3>(i).cwiseProduct(z.segment<3>(i));
+      mju_quatIntegrate(q.data() + at, turn.data(), 1);
+      i += 3;
     }
     return q;
+  }
+
+  const std::vector<int>& dofs() const { return dofs_; }
+  const VectorXd& start() const { return start_; }
+  const VectorXd& size() const { return size_; }
+  const VectorXd& goal() const { return goal_; }
+
+ private:
+  const mjModel* m_;
+  VectorXd start_;
+  std::vector<int> joints_, dofs_;
+  VectorXd size_, goal_;
+};
+
+// where z is looked for
+struct Region {
+  VectorXd lower, upper;
+};
+
+Region RegionOf(const mjModel* m, const Coordinates& z) {
+  const VectorXd& goal = z.goal();
+  Region region{goal.cwiseMin(0), goal.cwiseMax(0)};
+  for (Eigen::Index i = 0; i < goal.size(); ++i) {
+    const int dof = z.dofs()[static_cast<std::size_t>(i)], joint = m->dof_jntid[dof], q = m->jnt_qposadr[joint];
+    const bool linear = dof - m->jnt_dofadr[joint] < JointLinearDofs(m->jnt_type[joint]);
+    if (!linear) continue;
+    if (m->jnt_limited[joint]) {
+      const mjtNum* range = m->jnt_range + 2 * joint;
+      region.lower[i] = std::min(region.lower[i], (range[0] - z.start()[q]) / z.size()[i]);
+      region.upper[i] = std::max(region.upper[i], (range[1] - z.start()[q]) / z.size()[i]);
+    } else {
+      region.lower[i] -= kBeyond;
+      region.upper[i] += kBeyond;
+    }
+  }
+  return region;
+}
+
+// … of what goes without a range: far enough to pass the box, its body's parts on any side
+Region RegionBeside(const mjModel* m, const Start& start, const Coordinates& z, const Eigen::AlignedBox3d& box,
+                    Region region) {
+  if (box.isEmpty()) return region;
+  const DataPtr data = MakeData(m);
+  if (start.context.size() > 0) SetContext(m, data.get(), start.context);
+  PutThere(m, start.x, data.get());
+  for (std::size_t k = 0; k < z.dofs().size(); ++k) {
+    const int dof = z.dofs()[k], joint = m->dof_jntid[dof], type = m->jnt_type[joint];
+    const int axis = dof - m->jnt_dofadr[joint];
+    if (type == mjJNT_SLIDE ? m->jnt_limited[joint] : type != mjJNT_FREE || axis > 2) continue;
+    const Eigen::Vector3d along = type == mjJNT_SLIDE ? Eigen::Vector3d(Vec3Map(data->xaxis + 3 * joint))
+                                                      : Eigen::Vector3d(Eigen::Vector3d::Unit(axis));
+    double beside = 0, least = kInf, most = -kInf;
+    const int tree = m->dof_treeid[dof];
+    for (int g = 0; g < m->ngeom; ++g) {
+      if (m->body_treeid[m->geom_bodyid[g]] != tree) continue;
+      const double at = along.dot(Eigen::Vector3d(Vec3Map(data->geom_xpos + 3 * g)));
+      least = std::min(least, at);
+      most = std::max(most, at);
+      beside = std::max(beside, m->geom_rbound[g]);
+    }
+    const auto i = static_cast<Eigen::Index>(k);
+    beside += kBeside * z.size()[i];
+    const double middle = along.dot(box.center()), half = 0.5 * along.cwiseAbs().dot(box.sizes());
+    region.lower[i] = std::min(region.lower[i], (middle - half - most - beside) / z.size()[i]);
+    region.upper[i] = std::max(region.upper[i], (middle + half - least + beside) / z.size()[i]);
+  }
+  return region;
+}
+
+class Planner {
+ public:
+  // all must outlive it
+  Planner(const Coordinates& z, Space* space) : coordinates_(z), goal_(z.goal()), space_(*space) {}
+
+  bool IsStraightClear() { return IsClear(VectorXd::Zero(goal_.size()), goal_); }
+
+  // the shortest of some, in units of z from the start on; empty: none was found
+  Polyline Run(const Region& region) {
+    for (int i = 0; i < kPlans && Plan(i, region, kOfJoints); ++i) {
+    }
+    return std::move(best_);
+  }
+
+  // the same of some near the straight line and some farther off
+  Polyline Run(const Region& near, const Region& wide) {
+    for (int i = 0; i < kNearPlans && Plan(i, near, kOfTrees); ++i) {
+    }
+    for (int i = 0; i < kWidePlans && Plan(kNearPlans + i, wide, kOfTrees); ++i) {
+    }
+    return std::move(best_);
+  }
+
+  static double Length(const Polyline& path) {
+    double sum = 0;
+    for (std::size_t i = 1; i < path.size(); ++i) sum += (path[i] - path[i - 1]).norm();
+    return sum;
   }
 
  private:
@@ -138,7 +259,7 @@ class Planner {
   bool IsClear(const VectorXd& a, const VectorXd& b) {
     const int pieces = std::max(1, static_cast<int>(std::ceil((b - a).norm() / kResolution)));
     for (int i = 1; i <= pieces; ++i)
-      if (!space_.IsClear(Posture(a + (static_cast<double>(i) / pieces) * (b - a)))) return false;
+      if (!space_.IsClear(coordinates_.Posture(a + (static_cast<double>(i) / pieces) * (b - a)))) return false;
     return true;
   }
 
@@ -163,15 +284,25 @@ class Planner {
     return true;
   }
 
-  Polyline Search(int number) {
+  // was one found?
+  bool Plan(int number, const Region& region, const Effort& effort) {
+    Polyline path = Search(number, region, effort);
+    if (path.empty()) return false;
+    Shorten(number, effort.shortcuts, &path);
+    if (best_.empty() || Length(path) < Length(best_)) best_ = std::move(path);
+    return true;
+  }
+
+  Polyline Search(int number, const Region& region, const Effort& effort) {
     Tree here{{VectorXd::Zero(goal_.size())}, {0}}, there{{goal_}, {0}};
     SampleStream stream(1, 1, number);
     const int before = space_.looks();
     bool forward = true;
-    for (int i = 0; i < kSamples && space_.looks() - before < kLooks; ++i, forward = !forward) {
+    for (int i = 0; i < effort.samples && space_.looks() - before < effort.looks; ++i, forward = !forward) {
       Tree *grows = forward ? &here : &there, *follows = forward ? &there : &here;
       VectorXd z(goal_.size());
-      for (Eigen::Index j = 0; j < z.size(); ++j) z[j] = lower_[j] + stream.Uniform() * (upper_[j] - lower_[j]);
+      for (Eigen::Index j = 0; j < z.size(); ++j)
+        z[j] = region.lower[j] + stream.Uniform() * (region.upper[j] - region.lower[j]);
       if (!Grow(z, grows)) continue;
       const VectorXd reached = grows->z.back();
       while (Grow(reached, follows)) {
@@ -196,9 +327,9 @@ class Planner {
   }
 
   // by straight lines between any two places of it
-  void Shorten(int number, Polyline* path) {
+  void Shorten(int number, int tries, Polyline* path) {
     SampleStream stream(1, 2, number);
-    for (int i = 0; i < kShortcuts && path->size() > 2; ++i) {
+    for (int i = 0; i < tries && path->size() > 2; ++i) {
       double a = stream.Uniform() * static_cast<double>(path->size() - 1);
       double b = stream.Uniform() * static_cast<double>(path->size() - 1);
       if (a > b) std::swap(a, b);
@@ -225,16 +356,10 @@ class Planner {
     }
   }
 
-  static double Length(const Polyline& path) {
-    double sum = 0;
-    for (std::size_t i = 1; i < path.size(); ++i) sum += (path[i] - path[i - 1]).norm();
-    return sum;
-  }
-
-  VectorXd start_;
-  Space space_;
-  std::vector<int> at_;  // in qpos
-  VectorXd size_, goal_, lower_, upper_;
+  const Coordinates& coordinates_;
+  VectorXd goal_;
+  Space& space_;
+  Polyline best_;
 };
 
 std::vector<int> AllJoints(const mjModel* m) {
@@ -244,40 +369,93 @@ std::vector<int> AllJoints(const mjModel* m) {
   return joints;
 }
 
-// joints that these have to go along with stay out
-bool MayPlan(const mjModel* m, ConstVectorRef x, ConstVectorRef goal, std::vector<int>* joints) {
+std::vector<int> JointsOf(const mjModel* m, const std::vector<int>& trees) {
+  std::vector<char> driven(static_cast<std::size_t>(m->njnt), 0);
+  for (int i = 0; i < m->nactuator; ++i) {
+    if (m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT)
+      driven[static_cast<std::size_t>(m->actuator_trnid[2 * i])] = 1;
+  }
+  std::vector<int> joints;
+  for (const int tree : trees) {
+    std::vector<int> all, going;
+    for (int i = 0; i < m->njnt; ++i) {
+      if (m->dof_treeid[m->jnt_dofadr[i]] != tree) continue;
+      all.push_back(i);
+      if (driven[static_cast<std::size_t>(i)] || m->jnt_type[i] == mjJNT_FREE) going.push_back(i);
+    }
+    const std::vector<int>& those = going.empty() ? all : going;
+    joints.insert(joints.end(), those.begin(), those.end());
+  }
+  return joints;
+}
+
+// joints that these have to go along with stay out; false where bodies are tied
+bool LeaveFollowers(const mjModel* m, std::vector<int>* joints) {
   for (int i = 0; i < m->neq; ++i) {
     if (!m->eq_active0[i]) continue;
     if (m->eq_type[i] != mjEQ_JOINT) return false;
     std::erase_if(*joints, [&](int joint) { return joint == m->eq_obj1id[i] || joint == m->eq_obj2id[i]; });
   }
-  VectorXd rest = goal - x.head(m->nq);
-  for (const int joint : *joints) rest[m->jnt_qposadr[joint]] = 0;
-  return !joints->empty() && rest.isZero(0);
+  return !joints->empty();
+}
+
+// are other positions than these joints' the same?
+bool StaysElse(const mjModel* m, const Start& start, ConstVectorRef goal, const std::vector<int>& joints) {
+  VectorXd rest = goal - start.x.head(m->nq);
+  for (const int joint : joints) rest.segment(m->jnt_qposadr[joint], JointPositions(m->jnt_type[joint])).setZero();
+  return rest.isZero(0);
+}
+
+MatrixXd PosturesAlong(const mjModel* m, const Coordinates& z, const Polyline& path) {
+  MatrixXd postures(m->nq, static_cast<Eigen::Index>(path.size()) - 1);
+  for (std::size_t i = 1; i < path.size(); ++i) postures.col(static_cast<Eigen::Index>(i) - 1) = z.Posture(path[i]);
+  return postures;
 }
 
 }  // namespace
 
-bool IsInTheWay(const mjModel* m, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes) {
-  std::vector<int> joints = AllJoints(m);
-  VectorXd rest = goal - x.head(m->nq);
-  for (const int joint : joints) rest[m->jnt_qposadr[joint]] = 0;
-  return rest.isZero(0) && !Planner(m, x, goal, sizes, joints, 0).IsStraightClear();
+bool IsInTheWay(const mjModel* m, const Start& start, ConstVectorRef goal, ConstVectorRef sizes) {
+  const std::vector<int> joints = AllJoints(m);
+  if (!StaysElse(m, start, goal, joints)) return false;
+  const Coordinates z(m, start, goal, sizes, joints);
+  Space space(m, start, goal, 0, {});
+  return !Planner(z, &space).IsStraightClear();
 }
 
-MatrixXd PlanPath(const mjModel* m, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes, PostureJoints which) {
+MatrixXd PlanPath(const mjModel* m, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
+                  PostureJoints which) {
   std::vector<int> joints = JointsThatGo(m, which);
-  if (!MayPlan(m, x, goal, &joints)) return {};
+  if (!LeaveFollowers(m, &joints) || !StaysElse(m, start, goal, joints)) return {};
+  const Coordinates z(m, start, goal, sizes, joints);
+  const Region region = RegionOf(m, z);
   for (const double clearance : kClearances) {
-    Planner planner(m, x, goal, sizes, joints, clearance * m->stat.extent);
-    const Polyline path = planner.Run();
-    if (path.empty()) continue;
-    MatrixXd postures(m->nq, static_cast<Eigen::Index>(path.size()) - 1);
-    for (std::size_t i = 1; i < path.size(); ++i)
-      postures.col(static_cast<Eigen::Index>(i) - 1) = planner.Posture(path[i]);
-    return postures;
+    Space space(m, start, goal, clearance * m->stat.extent, {});
+    const Polyline path = Planner(z, &space).Run(region);
+    if (!path.empty()) return PosturesAlong(m, z, path);
   }
   return {};
+}
+
+std::vector<MatrixXd> PlanPaths(const mjModel* m, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
+                                const TreesThatGo& moving) {
+  std::vector<int> joints = JointsOf(m, moving.trees);
+  if (!LeaveFollowers(m, &joints)) return {};
+  const Coordinates z(m, start, goal, sizes, joints);
+  const VectorXd end = z.Posture(z.goal());
+  const Region near = RegionOf(m, z), wide = RegionBeside(m, start, z, moving.beside, near);
+  std::vector<MatrixXd> ways;
+  double least = kInf;
+  std::vector<double> clearances;
+  for (const double clearance : kClearances) clearances.push_back(clearance * m->stat.extent);
+  if (moving.clearance > clearances[0]) clearances.insert(clearances.begin(), moving.clearance);
+  for (const double clearance : clearances) {
+    Space space(m, start, end, clearance, moving.trees);
+    const Polyline path = Planner(z, &space).Run(near, wide);
+    if (path.empty() || !(Planner::Length(path) < kShorter * least)) continue;
+    least = Planner::Length(path);
+    ways.push_back(PosturesAlong(m, z, path));
+  }
+  return ways;
 }
 
 VectorXd SharesOfPath(const mjModel* m, ConstVectorRef x, const MatrixXd& path, ConstVectorRef sizes) {

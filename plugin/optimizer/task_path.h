@@ -2,22 +2,40 @@
 #ifndef COSTATE_OPTIMIZER_TASK_PATH_H_
 #define COSTATE_OPTIMIZER_TASK_PATH_H_
 
+#include <Eigen/Geometry>
+#include <vector>
+
 #include "optimizer/task_posture.h"
 
 namespace costate {
 
-/// Does something on the straight line from x to a posture touch what it touches neither at x nor there?
-bool IsInTheWay(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes);
+/// Does something on the straight line from the start to a posture touch what it touches neither at the start nor
+/// there?
+bool IsInTheWay(const mjModel* model, const Start& start, ConstVectorRef goal, ConstVectorRef sizes);
 
-/// Postures from x to a goal, along straight lines between which these joints move clear of everything but what they
-/// touch at x or at the goal: by two trees that grow towards each other (RRT-Connect, Kuffner & LaValle 2000),
-/// shortened; the shortest of several.
+/// Postures from the start to a goal, along straight lines between which these joints move clear of everything but what
+/// they touch at the start or at the goal: by two trees that grow towards each other (RRT-Connect, Kuffner & LaValle
+/// 2000), shortened; the shortest of several.
+/// @param start  its x, and its context where it has one.
 /// @param goal   qpos (nq).  @param sizes  natural ones of each dof (nv), in which lengths are measured.
 /// @return       nq × n, the last is the goal; no columns where none was found, where other joints than these differ,
 ///               or where connect and weld constraints tie bodies.
 /// Cost: at most some 10⁴ postures are looked at, a collision detection each.
-MatrixXd PlanPath(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes,
+MatrixXd PlanPath(const mjModel* model, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
                   PostureJoints joints);
+
+/// What moves along a way of whole kinematic trees: their joints that actuators turn or push, free ones, and of a tree
+/// without such ones all.
+struct TreesThatGo {
+  std::vector<int> trees;      ///< what other trees touch does not count
+  Eigen::AlignedBox3d beside;  ///< [m, world] joints without a range may lead as far as round this box
+  double clearance = 0;        ///< [m] that is tried first
+};
+
+/// Such ways of whole trees, those with less clearance where they are much shorter; other joints stay where the start
+/// has them, whatever the goal says. None where none was found.
+std::vector<MatrixXd> PlanPaths(const mjModel* model, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
+                                const TreesThatGo& moving);
 
 /// Lengths of the way from x to each of these postures, along it, in terms of the whole (n); of a way that leads nowhere
 /// even ones.

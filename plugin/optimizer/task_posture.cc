@@ -1,6 +1,7 @@
 #include "optimizer/task_posture.h"
 
 #include <costate/model.h>
+#include <costate/state.h>
 #include <costate/step.h>
 #include <fmt/core.h>
 
@@ -28,7 +29,7 @@ constexpr double kWide = 1.5;         // random postures of joints without a ran
 
 class PostureSearch {
  public:
-  PostureSearch(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+  PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
                 double length, PostureJoints joints);
 
   VectorXd Run();
@@ -89,9 +90,10 @@ std::vector<int> ActuatedJoints(const mjModel* m) {
   return joints;
 }
 
-PostureSearch::PostureSearch(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
+PostureSearch::PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
                              ConstVectorRef sizes, double length, PostureJoints joints)
-    : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(x) {
+    : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(start.x) {
+  if (start.context.size() > 0) SetContext(m_, data_.get(), start.context);
   for (int id : JointsThatGo(m_, joints)) {
     const int q = m_->jnt_qposadr[id], dof = m_->jnt_dofadr[id];
     Joint joint{q, dof, sizes[dof], -kInf, kInf};
@@ -313,6 +315,28 @@ std::vector<double> PostureSearch::Nearest() {
 
 }  // namespace
 
+double NaturalLength(const mjModel* model) { return std::clamp(0.25 * model->stat.extent, 0.05, 0.5); }
+
+VectorXd NaturalSizes(const mjModel* model) {
+  const double length = NaturalLength(model);
+  VectorXd sizes(model->nv);
+  for (int j = 0; j < model->njnt; ++j) {
+    const int dof = model->jnt_dofadr[j], type = model->jnt_type[j];
+    const double range = model->jnt_range[2 * j + 1] - model->jnt_range[2 * j];
+    if (type == mjJNT_FREE) {
+      sizes.segment<3>(dof).setConstant(length);
+      sizes.segment<3>(dof + 3).setOnes();
+    } else if (type == mjJNT_BALL) {
+      sizes.segment<3>(dof).setOnes();
+    } else if (type == mjJNT_SLIDE) {
+      sizes[dof] = model->jnt_limited[j] ? std::max(0.5 * range, 1e-3) : length;
+    } else {
+      sizes[dof] = model->jnt_limited[j] ? std::clamp(0.5 * range, 0.1, 1.0) : 1.0;
+    }
+  }
+  return sizes;
+}
+
 std::vector<int> JointsThatGo(const mjModel* model, PostureJoints which) {
   std::vector<int> all, joints;
   if (which == PostureJoints::kActuated) {
@@ -344,19 +368,19 @@ std::string PartGoal::CostName() const {
   return fmt::format("{} {}{}", mju_type2Str(type), name, quantity.empty() || quantity == "pos" ? "" : " " + quantity);
 }
 
-VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
-                      double length, PostureJoints joints) {
-  return PostureSearch(model, x, goals, sizes, length, joints).Run();
+VectorXd ReachPosture(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
+                      ConstVectorRef sizes, double length, PostureJoints joints) {
+  return PostureSearch(model, start, goals, sizes, length, joints).Run();
 }
 
-std::vector<double> NearestMisses(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
+std::vector<double> NearestMisses(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
                                   ConstVectorRef sizes, double length) {
-  return PostureSearch(model, x, goals, sizes, length, PostureJoints::kActuated).Nearest();
+  return PostureSearch(model, start, goals, sizes, length, PostureJoints::kActuated).Nearest();
 }
 
-double MissOfGoals(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+double MissOfGoals(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
                    double length) {
-  return PostureSearch(model, x, goals, sizes, length, PostureJoints::kActuated).Miss();
+  return PostureSearch(model, start, goals, sizes, length, PostureJoints::kActuated).Miss();
 }
 
 }  // namespace costate

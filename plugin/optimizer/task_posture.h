@@ -8,7 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "optimizer/task_start.h"
+
 namespace costate {
+
+/// A quarter of the model's extent within 0.05 to 0.5 m: of places.
+double NaturalLength(const mjModel* model);
+
+/// Of a change of each dof (nv): half its range up to a radian, a radian, or that length.
+VectorXd NaturalSizes(const mjModel* model);
 
 /// Where one part shall be: "joint:knee=1.2", "site:hand=0.4,_,0.5", "body:torso:zaxis=0,0,1".
 struct PartGoal {
@@ -39,19 +47,19 @@ std::vector<int> JointsThatGo(const mjModel* model, PostureJoints joints);
 ///
 /// in natural units, from x and from random postures; of those found the one nearest to x, free of contacts that x has
 /// not if there is one.
-/// @param x  of the start.  @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
+/// @param start  its x, and its context where it has one.  @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
 /// @return   qpos (nq), empty where none was found, where none of these joints moves the parts, or for goals of ball
 ///           and free joints.
-VectorXd ReachPosture(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
-                      double length, PostureJoints joints = PostureJoints::kServos);
+VectorXd ReachPosture(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
+                      ConstVectorRef sizes, double length, PostureJoints joints = PostureJoints::kServos);
 
 /// How far each goal [m, rad] is off in the nearest posture that this search finds, of joints that actuators move
 /// directly. Empty where others move a part, too, as of a robot that walks.
-std::vector<double> NearestMisses(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals,
+std::vector<double> NearestMisses(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
                                   ConstVectorRef sizes, double length);
 
 /// The largest |r| at a state.
-double MissOfGoals(const mjModel* model, ConstVectorRef x, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
+double MissOfGoals(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
                    double length);
 
 }  // namespace costate

@@ -46,29 +46,6 @@ int ChooseSubsteps(double time, double timestep) {
   return std::max(1, static_cast<int>(std::lround(knot / timestep)));
 }
 
-double NaturalLength(const mjModel* model) { return std::clamp(0.25 * model->stat.extent, 0.05, 0.5); }
-
-// the natural size of a change of each dof: half its range, a radian, or a quarter of the model's extent
-VectorXd NaturalSizes(const mjModel* model) {
-  const double length = NaturalLength(model);
-  VectorXd sizes(model->nv);
-  for (int j = 0; j < model->njnt; ++j) {
-    const int dof = model->jnt_dofadr[j], type = model->jnt_type[j];
-    const double range = model->jnt_range[2 * j + 1] - model->jnt_range[2 * j];
-    if (type == mjJNT_FREE) {
-      sizes.segment<3>(dof).setConstant(length);
-      sizes.segment<3>(dof + 3).setOnes();
-    } else if (type == mjJNT_BALL) {
-      sizes.segment<3>(dof).setOnes();
-    } else if (type == mjJNT_SLIDE) {
-      sizes[dof] = model->jnt_limited[j] ? std::max(0.5 * range, 1e-3) : length;
-    } else {
-      sizes[dof] = model->jnt_limited[j] ? std::clamp(0.5 * range, 0.1, 1.0) : 1.0;
-    }
-  }
-  return sizes;
-}
-
 // half the range of each control, or the size of what holds the robot where there is no range
 VectorXd NaturalControls(const Task& task, const std::vector<VectorXd>& held) {
   VectorXd sizes(task.u_lower.size());
@@ -268,11 +245,11 @@ void WarnOfMocap(const mjModel* model, const std::vector<PartGoal>& parts, std::
 }
 
 // goals that no posture is near to
-void WarnOfReach(const mjModel* model, const VectorXd& x, const std::vector<PartGoal>& parts, const VectorXd& sizes,
+void WarnOfReach(const mjModel* model, const Start& start, const std::vector<PartGoal>& parts, const VectorXd& sizes,
                  std::vector<std::string>* warnings) {
   constexpr double kOff = 0.1;  // in natural units: less may be the search's
   const double length = NaturalLength(model);
-  const std::vector<double> misses = NearestMisses(model, x, parts, sizes, length);
+  const std::vector<double> misses = NearestMisses(model, start, parts, sizes, length);
   for (std::size_t i = 0; i < misses.size(); ++i) {
     const PartGoal& part = parts[i];
     const bool place = part.quantity == "pos";
@@ -284,10 +261,10 @@ void WarnOfReach(const mjModel* model, const VectorXd& x, const std::vector<Part
 }
 
 // to a posture, straight or, where something is in the way, round it if a way round is found
-MatrixXd WayTo(const mjModel* model, ConstVectorRef x, ConstVectorRef goal, ConstVectorRef sizes,
+MatrixXd WayTo(const mjModel* model, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
                PostureJoints joints) {
-  if (IsInTheWay(model, x, goal, sizes)) {
-    MatrixXd way = PlanPath(model, x, goal, sizes, joints);
+  if (IsInTheWay(model, start, goal, sizes)) {
+    MatrixXd way = PlanPath(model, start, goal, sizes, joints);
     if (way.cols() > 0) return way;
   }
   return goal;
@@ -318,7 +295,7 @@ std::optional<Waypoints> FindWay(const Task& task, const Start& start, const Vec
     return {};
   };
   if (std::optional<Waypoints> straight = follow(goal)) return straight;
-  const MatrixXd round = WayTo(model, start.x, goal, sizes, PostureJoints::kActuated);
+  const MatrixXd round = WayTo(model, start, goal, sizes, PostureJoints::kActuated);
   return round.cols() > 1 ? follow(round) : std::nullopt;
 }
 
@@ -328,14 +305,14 @@ bool AddWayToPosture(const Task& task, const Start& start, const std::vector<Par
                      double time, pugi::xml_node root) {
   const mjModel* model = task.model.get();
   const auto posture = [&](PostureJoints joints) {
-    return ReachPosture(model, start.x, parts, sizes, NaturalLength(model), joints);
+    return ReachPosture(model, start, parts, sizes, NaturalLength(model), joints);
   };
   const Arrives arrives = [&](const VectorXd& end) {
-    return MissOfGoals(model, end, parts, sizes, NaturalLength(model)) < kArrived;
+    return MissOfGoals(model, {end, {}, start.context}, parts, sizes, NaturalLength(model)) < kArrived;
   };
   const VectorXd held = posture(PostureJoints::kServos);
   if (held.size() > 0) {
-    const MatrixXd way = WayTo(model, start.x, held, sizes, PostureJoints::kServos);
+    const MatrixXd way = WayTo(model, start, held, sizes, PostureJoints::kServos);
     SetWayOfServos(task, start, way, sizes, kThere * time, arrives, root.append_child("guess"));
     return true;
   }
@@ -460,7 +437,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
       } else {
         SetPostures("follow", *way, guess);
       }
-    } else if (const MatrixXd round = WayTo(model, start.x, goal.x.head(model->nq), size, PostureJoints::kServos);
+    } else if (const MatrixXd round = WayTo(model, start, goal.x.head(model->nq), size, PostureJoints::kServos);
                round.cols() > 1) {
       SetWayOfServos(task, start, round, size, time, arrives, guess);
     } else {
@@ -468,7 +445,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     }
   } else if (task.N > 1) {
     led = AddWayToPosture(task, start, parts, size, options.time, root);
-    if (!led && warnings) WarnOfReach(model, start.x, parts, size, warnings);
+    if (!led && warnings) WarnOfReach(model, start, parts, size, warnings);
   }
   if (warnings) WarnOfMocap(model, parts, warnings);
 

@@ -47,7 +47,7 @@ class TaskPosture : public support::EngineTest {
   VectorXd From(const VectorXd& q, const std::vector<PartGoal>& goals, const VectorXd& sizes) {
     VectorXd x = VectorXd::Zero(model_->nq + model_->nv);
     x.head(q.size()) = q;
-    return ReachPosture(model_.get(), x, goals, sizes, kUpper + kLower);
+    return ReachPosture(model_.get(), {x, {}, {}}, goals, sizes, kUpper + kLower);
   }
   VectorXd From(const VectorXd& q, const std::vector<PartGoal>& goals) {
     return From(q, goals, VectorXd::Ones(model_->nv));
@@ -112,18 +112,19 @@ TEST_F(TaskPosture, IsOfMotorsToo) {
   const Vector2d p(0.45, 0.35);
   const VectorXd start = (VectorXd(4) << Closed(p, 1) + Vector2d(0.2, -0.3), 0, 0).finished(), ones = Vector2d::Ones();
   EXPECT_EQ(From(start.head(2), {Tip(p)}).size(), 0);
-  const VectorXd q = ReachPosture(model_.get(), start, {Tip(p)}, ones, 0.9, PostureJoints::kActuated);
+  const VectorXd q = ReachPosture(model_.get(), {start, {}, {}}, {Tip(p)}, ones, 0.9, PostureJoints::kActuated);
   EXPECT_TRUE(support::MatricesNear(q, Closed(p, 1), 1e-5));
   const VectorXd there = (VectorXd(4) << q, 0, 0).finished();
-  EXPECT_LT(MissOfGoals(model_.get(), there, {Tip(p)}, ones, 0.9), 1e-5);
-  EXPECT_NEAR(MissOfGoals(model_.get(), there, {Tip(p + Vector2d(0, 0.09))}, ones, 0.9), 0.1, 1e-5);
+  EXPECT_LT(MissOfGoals(model_.get(), {there, {}, {}}, {Tip(p)}, ones, 0.9), 1e-5);
+  EXPECT_NEAR(MissOfGoals(model_.get(), {there, {}, {}}, {Tip(p + Vector2d(0, 0.09))}, ones, 0.9), 0.1, 1e-5);
 
   // nor on a cart that nothing drives
   arm.replace(arm.find("<joint name=\"a\""), 0, "<joint type='slide' axis='1 0 0'/>");
   Load(arm);
-  EXPECT_EQ(
-      ReachPosture(model_.get(), VectorXd::Zero(6), {Tip(p)}, VectorXd::Ones(3), 0.9, PostureJoints::kActuated).size(),
-      0);
+  EXPECT_EQ(ReachPosture(model_.get(), {VectorXd::Zero(6), {}, {}}, {Tip(p)}, VectorXd::Ones(3), 0.9,
+                         PostureJoints::kActuated)
+                .size(),
+            0);
 }
 
 TEST_F(TaskPosture, TouchesNothingThatTheStartDoesNot) {

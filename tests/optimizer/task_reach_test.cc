@@ -288,12 +288,12 @@ TEST_F(Reach, APlannedPathIsClearAndNoLongerThanItNeedsToBe) {
   const DataPtr data = MakeDataAtKey(model.get(), "here");
   const VectorXd x = GetState(model.get(), data.get()), sizes = VectorXd::Ones(2);
   const VectorXd there{{.8, -.3}}, near{{-.6, .2}};
-  EXPECT_FALSE(IsInTheWay(model.get(), x, near, sizes));
-  ASSERT_TRUE(IsInTheWay(model.get(), x, there, sizes));
-  const MatrixXd path = PlanPath(model.get(), x, there, sizes, PostureJoints::kActuated);
+  EXPECT_FALSE(IsInTheWay(model.get(), {x, {}, {}}, near, sizes));
+  ASSERT_TRUE(IsInTheWay(model.get(), {x, {}, {}}, there, sizes));
+  const MatrixXd path = PlanPath(model.get(), {x, {}, {}}, there, sizes, PostureJoints::kActuated);
   ASSERT_GT(path.cols(), 1);
   EXPECT_TRUE(MatricesNear(path.rightCols(1), there, 1e-12));
-  EXPECT_TRUE(MatricesNear(path, PlanPath(model.get(), x, there, sizes, PostureJoints::kActuated), 0));
+  EXPECT_TRUE(MatricesNear(path, PlanPath(model.get(), {x, {}, {}}, there, sizes, PostureJoints::kActuated), 0));
   double length = 0;
   VectorXd from = x.head(2);
   for (Eigen::Index i = 0; i < path.cols(); ++i) {
@@ -311,8 +311,68 @@ TEST_F(Reach, APlannedPathIsClearAndNoLongerThanItNeedsToBe) {
   // a wall that leaves no way, and joints that nothing moves
   std::string shut = kWalledArm;
   shut.replace(shut.find(".25 .03 .2"), 10, ".69 .03 .2");
-  EXPECT_EQ(PlanPath(LoadModelFromString(shut).get(), x, there, sizes, PostureJoints::kActuated).cols(), 0);
-  EXPECT_EQ(PlanPath(model.get(), x, there, sizes, PostureJoints::kServos).cols(), 0);
+  EXPECT_EQ(PlanPath(LoadModelFromString(shut).get(), {x, {}, {}}, there, sizes, PostureJoints::kActuated).cols(), 0);
+  EXPECT_EQ(PlanPath(model.get(), {x, {}, {}}, there, sizes, PostureJoints::kServos).cols(), 0);
+}
+
+// a drone before a wall with a window; the way round is longer than that through it
+TEST_F(Reach, WholeTreesFindTheirWayThroughAWindow) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option gravity="0 0 0"/><worldbody>
+    <geom type="box" size=".05 3 1" pos="0 -3.3 0"/><geom type="box" size=".05 3 1" pos="0 3.3 0"/>
+    <geom type="box" size=".05 .3 .3" pos="0 0 -.7"/><geom type="box" size=".05 .3 .3" pos="0 0 .7"/>
+    <body pos="-1 .6 0"><freejoint/><geom type="box" size=".1 .1 .05"/></body>
+    <body pos="0 0 0"><freejoint/><geom name="in the window" size=".1"/></body></worldbody></mujoco>)");
+  VectorXd x = VectorXd::Zero(model->nq + model->nv), goal = Eigen::Map<const VectorXd>(model->qpos0, model->nq);
+  x.head(model->nq) = goal;
+  goal.head(7) << 1, .6, 0, .8, 0, 0, .6;
+  goal[7] = 5;  // the other body's: it stays
+  const TreesThatGo drone{{0}, Eigen::AlignedBox3d(Eigen::Vector3d(-.05, -6.3, -1), Eigen::Vector3d(.05, 6.3, 1))};
+  const std::vector<MatrixXd> paths =
+      PlanPaths(model.get(), {x, {}, {}}, goal, VectorXd::Constant(model->nv, .5), drone);
+  ASSERT_FALSE(paths.empty());
+  const MatrixXd& path = paths.back();
+  goal[7] = 0;
+  EXPECT_TRUE(MatricesNear(path.rightCols(1), goal, 1e-12));
+  double length = 0;
+  const DataPtr data = MakeData(model.get());
+  VectorXd from = x;
+  for (Eigen::Index i = 0; i < path.cols(); ++i) {
+    VectorXd to = from;
+    to.head(model->nq) = path.col(i);
+    EXPECT_NEAR(to.segment<4>(3).norm(), 1, 1e-9);
+    length += (to - from).head<3>().norm();
+    for (int k = 0; k <= 50; ++k) {
+      SetState(model.get(), data.get(), Retract(model.get(), from, 0.02 * k * Difference(model.get(), to, from)));
+      mj_forward(model.get(), data.get());
+      for (int c = 0; c < data->ncon; ++c)
+        EXPECT_EQ(std::max(data->contact[c].geom[0], data->contact[c].geom[1]), 5) << "of the bodies: it is ignored";
+    }
+    from = to;
+  }
+  EXPECT_LT(length, 3);
+  // a joint that no actuator moves of a tree without free ones goes, too; a tied body has none
+  const ModelPtr tied = LoadModelFromString(R"(<mujoco><worldbody><body name="a"><freejoint/><geom size=".1"/></body>
+    </worldbody><equality><connect body1="a" anchor="0 0 0"/></equality></mujoco>)");
+  EXPECT_TRUE(PlanPaths(tied.get(), {VectorXd::Unit(13, 3), {}, {}}, VectorXd::Unit(7, 3), VectorXd::Ones(6), {{0}, {}})
+                  .empty());
+}
+
+// a keyframe puts the wall where it stands
+TEST_F(Reach, AGuessGoesRoundWhatItsKeyframeSets) {
+  support::TemporaryFolder folder;
+  std::string arm = kWalledArm;
+  const std::string wall = "<geom name=\"wall\" type=\"box\" size=\".25 .03 .2\" pos=\".75 0 0\"/>";
+  arm.replace(arm.find(wall), wall.size(),
+              "<body mocap='true' pos='5 5 5'><geom name='wall' type='box' size='.25 .03 .2'/></body>");
+  for (const char* name : {"here", "there"}) {
+    const std::string key = std::string("<key name=\"") + name + "\"";
+    arm.replace(arm.find(key), key.size(), key + " mpos='.75 0 0'");
+  }
+  const std::string file = folder.Write("arm.xml", arm);
+  for (const char* goal : {"site:tip=.55,.55,0", "key:there"}) {
+    const Task task = MakeReachTask(file, {.start = "here", .goals = {goal}, .time = 2});
+    EXPECT_NE(task.text.find("<guess follow=\"true\" qpos="), std::string::npos) << task.text;
+  }
 }
 
 TEST_F(Reach, AGuessGoesByWayOfSeveralPostures) {
