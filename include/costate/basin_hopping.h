@@ -32,7 +32,8 @@ struct BasinHoppingOptions {
   /// They follow, too, and on top of the iterations, as long as the last round has gained more than a hundredth and all
   /// have no more than twice the iterations of the first `rounds`.
   bool after_solve = false;
-  /// With after_solve: others follow only where that solve stalls, ends infeasible or finds no slope at its guess.
+  /// With after_solve: others follow only where that solve stalls, ends infeasible, finds no slope at its guess or is
+  /// stopped by an obstacle (`detour`).
   bool when_stuck = false;
   /// With after_solve, by iLQR and where anything may touch: that one solve is the one that leads after so many
   /// iterations of five side by side, of which the worse two end halfway; but where their linear-quadratic problems
@@ -65,7 +66,8 @@ struct BasinHoppingOptions {
   bool touch = true;
   /// With after_solve, where the best motion touches something fixed that nothing touches at the start (but planes and
   /// height fields) and a solve without all such things is cheaper by a tenth: the first round has up to four solves
-  /// more, which lead round them and then go on by the cost itself; but as with `touch`.
+  /// more and those along planned paths, which lead round them and then go on by the cost itself; but as with `touch`.
+  /// A solve that has converged there counts as stuck then.
   /// Otherwise, where nothing touches at the start, the best motion touches something fixed (planes and height fields,
   /// too) and a solve without any contacts is cheaper by a tenth, or keeps constraints that the best motion misses: the
   /// first round has one solve more from its controls. That without contacts gives up after 20 iterations (80 within

@@ -1,17 +1,20 @@
 #include "optimizer/detour.h"
 
+#include <costate/rollout.h>
 #include <costate/state.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "optimizer/go_on.h"
+#include "optimizer/task_path.h"
 #include "optimizer/via_cost.h"
 
 namespace costate {
@@ -21,6 +24,7 @@ constexpr int kSides = 4, kTries = 5, kViaIterations = 25;
 constexpr double kViaWeight = 1, kMoreViaWeight = 3;  // κ of (B4), and times what behind a way that did not lead round
 constexpr double kClear = 0.3;                   // beyond an obstacle's edge, in terms of the radius of what passes
 constexpr double kSlower = 1.4, kLatest = 0.85;  // times the knots of a way that did not lead round, at most of all
+constexpr double kThereAlready = 0.99;           // of its way: a motion has arrived
 constexpr double kAlong = 0.8;                   // cosine of a side that lies on the way itself
 constexpr double kNoWay = 1e-3;                  // of a side that no joint leads to, in terms of the largest
 
@@ -171,6 +175,244 @@ void Stretch(double factor, Vias* vias) {
   *vias = std::move(later);
 }
 
+// what may stand in the way, as a box
+Eigen::AlignedBox3d BoxOf(const mjModel* m, const mjData* d) {
+  Eigen::AlignedBox3d box;
+  for (int g = 0; g < m->ngeom; ++g) {
+    if (!MayHinder(m, g) || !(m->geom_contype[g] || m->geom_conaffinity[g])) continue;
+    const Vec3 middle = Middle(m, d, g);
+    Vec3 half;
+    for (int i = 0; i < 3; ++i) half[i] = HalfWidth(m, d, g, Vec3::Unit(i));
+    box.extend(middle - half);
+    box.extend(middle + half);
+  }
+  return box;
+}
+
+// postures from the start to where the motion is out of all obstacles for good, of the trees that meet some
+std::vector<MatrixXd> FindPaths(const Problem& problem, const std::vector<Block>& blocks, const Trajectory& motion,
+                                mjData* d) {
+  const mjModel* m = problem.model;
+  TreesThatGo moving;
+  for (const Block& block : blocks) {
+    for (const auto& [t, geom] : block.knots) {
+      const int tree = m->body_treeid[m->geom_bodyid[geom]];
+      moving.trees.push_back(tree);
+      // what flies turns on its way
+      const bool flies = m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE;
+      if (flies) moving.clearance = std::max(moving.clearance, m->geom_rbound[geom]);
+    }
+  }
+  std::ranges::sort(moving.trees);
+  moving.trees.erase(std::unique(moving.trees.begin(), moving.trees.end()), moving.trees.end());
+  const auto is_in = [](const auto& hit) { return hit.second.distance <= 0; };
+  int end = static_cast<int>(motion.N());
+  while (end > 0 && std::ranges::any_of(Hits(m, problem, motion.X.col(end), d), is_in)) --end;
+  if (end == 0) return {};
+  PutThere(m, motion.X.col(0), d);
+  moving.beside = BoxOf(m, d);
+  const Start start{motion.X.col(0), {}, problem.context};
+  std::vector<MatrixXd> paths = PlanPaths(m, start, motion.X.col(end).head(m->nq), NaturalSizes(m), moving);
+  for (MatrixXd& path : paths) {
+    MatrixXd whole(m->nq, path.cols() + 1);
+    whole << start.x.head(m->nq), path;
+    path = std::move(whole);
+  }
+  return paths;
+}
+
+// a path at an even pace, so slow as the horizon lets it: slower than the motion, which has less far to go
+class Pace {
+ public:
+  Pace(const Problem& problem, const MatrixXd& path, const Trajectory& motion)
+      : m_(problem.model), path_(path), sizes_(NaturalSizes(m_)) {
+    corners_ = VectorXd::Zero(path.cols());
+    for (Eigen::Index i = 1; i < path.cols(); ++i)
+      corners_[i] = corners_[i - 1] + Way(State(path.col(i - 1)), State(path.col(i)));
+    const double length = corners_[path.cols() - 1];
+    if (length > 0) corners_ /= length;
+
+    const auto N = static_cast<int>(motion.N());
+    VectorXd done = VectorXd::Zero(N + 1);
+    for (int t = 1; t <= N; ++t) done[t] = done[t - 1] + Way(motion.X.col(t - 1), motion.X.col(t));
+    const auto there = static_cast<double>((done.array() < kThereAlready * done[N]).count());
+    arrival_ = std::max({1.0, there, kLatest * N});
+  }
+
+  // x at a knot
+  VectorXd At(int t) const {
+    const double done = std::min(1.0, t / arrival_);
+    Eigen::Index i = 1;
+    while (i + 1 < corners_.size() && corners_[i] < done) ++i;
+    const double piece = corners_[i] - corners_[i - 1];
+    const VectorXd from = State(path_.col(i - 1)), to = State(path_.col(i));
+    if (!(piece > 0)) return to;
+    return Retract(m_, from, std::clamp((done - corners_[i - 1]) / piece, 0.0, 1.0) * Difference(m_, to, from));
+  }
+
+  // at all knots, with its velocities
+  MatrixXd States(const Problem& problem, Eigen::Index N) const {
+    const double knot_time = problem.substeps * m_->opt.timestep;
+    MatrixXd X(problem.x0.size(), N + 1);
+    X.col(0) = problem.x0;
+    for (int t = 1; t <= N; ++t) {
+      X.col(t) = At(t);
+      X.col(t).segment(m_->nq, m_->nv) = Difference(m_, At(t + 1), At(t - 1)).head(m_->nv) / (2 * knot_time);
+    }
+    return X;
+  }
+
+ private:
+  VectorXd State(ConstVectorRef qpos) const {
+    VectorXd x = VectorXd::Zero(m_->nq + m_->nv + m_->na);
+    x.head(m_->nq) = qpos;
+    return x;
+  }
+  double Way(ConstVectorRef from, ConstVectorRef to) const {
+    return Difference(m_, to, from).head(m_->nv).cwiseQuotient(sizes_).norm();
+  }
+
+  const mjModel* m_;
+  const MatrixXd& path_;
+  VectorXd sizes_, corners_;  // of corners their share of the way
+  double arrival_;            // [knots]
+};
+
+// (B4) of these geoms along a path
+Vias ViasAlong(const Problem& problem, const Pace& pace, const std::set<int>& geoms, const Trajectory& motion,
+               double worth, mjData* d) {
+  double sum = 0;
+  Vias vias;
+  for (int t = 1; t < motion.N(); ++t) {
+    PutThere(problem.model, motion.X.col(t), d);
+    std::map<int, Vec3> places;
+    for (const int geom : geoms) places[geom] = Vec3Map(d->geom_xpos + 3 * geom);
+    PutThere(problem.model, pace.At(t), d);
+    for (const int geom : geoms) {
+      const Vec3 place = Vec3Map(d->geom_xpos + 3 * geom);
+      sum += 0.5 * (place - places[geom]).squaredNorm();
+      vias.emplace(t, Via{geom, place, 0});
+    }
+  }
+  const double knot_time = problem.substeps * problem.model->opt.timestep;
+  for (auto& [t, via] : vias) via.weight = sum > 0 ? worth / (knot_time * sum) : 0;
+  return vias;
+}
+
+// solves one after the other, each from where the last one has led
+class Lead {
+ public:
+  Lead(const Problem& problem, const Passage& passage, const IlqrOptions& options,
+       const ConstrainedOptions& constrained, const IterationCallback& callback)
+      : problem_(problem),
+        passage_(passage),
+        options_(options),
+        constrained_(constrained),
+        go_on_(callback),
+        left_(options.iterations),
+        motion_(passage.motion) {}
+
+  // the cost and (B4), while nothing is there or where the obstacles are; does it lead anywhere?
+  bool Along(const Vias& vias, bool through) { return Along(vias, through, {{}, motion_.U}, options_.type); }
+
+  // the same from states, by multiple shooting: what flies would fall on the way to them
+  bool AlongFrom(const Vias& vias, const MatrixXd& X) {
+    return Along(vias, true, {X, passage_.guess}, SolverType::kFddp);
+  }
+
+  SolveResult ByCost() {
+    options_.iterations = left_;
+    return Solve(problem_, {{}, motion_.U}, options_, std::ref(go_on_), constrained_);
+  }
+
+  const Trajectory& motion() const { return motion_; }
+
+ private:
+  bool Along(const Vias& vias, bool through, const Guess& guess, SolverType type) {
+    Problem led = problem_;
+    if (through) led.model = passage_.model.get();
+    const ViaCost cost(led, vias);
+    led.cost = &cost;
+    IlqrOptions options = options_;
+    options.type = type;
+    options.iterations = std::min(kViaIterations, left_ - 1);
+    if (go_on_.over() || options.iterations < 1) return false;
+    SolveResult there = Solve(led, guess, options, std::ref(go_on_), constrained_);
+    left_ -= static_cast<int>(there.iterations.size());
+    if (there.status == SolveStatus::kDiverged) return false;
+    motion_ = std::move(there.trajectory);
+    return true;
+  }
+
+  const Problem& problem_;
+  const Passage& passage_;
+  IlqrOptions options_;
+  const ConstrainedOptions& constrained_;
+  GoOn go_on_;
+  int left_;  // iterations
+  Trajectory motion_;
+};
+
+// on the problem's own model the same motion as without obstacles?
+bool IsOwnMotion(const Problem& problem, const Trajectory& motion) {
+  constexpr double kSame = 1e-6;
+  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+  Trajectory own;
+  return simulator.Rollout(problem.x0, motion.U, &own).ok() && (own.X - motion.X).cwiseAbs().maxCoeff() < kSame;
+}
+
+// until it enters no obstacle, more and more by the path
+void LeadAlongPath(const Problem& problem, const Passage& passage, const MatrixXd& path, Lead* lead, mjData* d) {
+  std::vector<Block> blocks = FindBlocks(problem, passage.motion, d);
+  std::set<int> geoms;
+  Pace pace(problem, path, passage.motion);
+  double worth = kViaWeight * passage.gain;
+  bool clear = false;
+  for (int i = 0; i < kTries && !clear; ++i, worth *= kMoreViaWeight) {
+    for (const Block& block : blocks) {
+      for (const auto& [t, geom] : block.knots) geoms.insert(geom);
+    }
+    const Vias vias = ViasAlong(problem, pace, geoms, passage.motion, worth, d);
+    if (!(i == 0 ? lead->AlongFrom(vias, pace.States(problem, passage.motion.N())) : lead->Along(vias, true))) return;
+    blocks = FindBlocks(problem, lead->motion(), d);
+    clear = blocks.empty() && IsOwnMotion(problem, lead->motion());
+  }
+  lead->Along(ViasAlong(problem, pace, geoms, passage.motion, worth, d), false);
+}
+
+// to a side of the first obstacle, of the others to the nearest
+void LeadBySide(const Problem& problem, const Passage& passage, int first_side, Lead* lead, mjData* d) {
+  std::map<int, Way> ways;  // by obstacle
+  for (int i = 0; i <= kTries; ++i) {
+    const bool last = i == kTries;
+    const std::vector<Block> blocks = last ? std::vector<Block>{} : FindBlocks(problem, lead->motion(), d);
+    if (ways.empty() && blocks.empty()) return;
+    for (const Block& block : blocks) {
+      auto way = ways.find(block.obstacle);
+      if (way == ways.end()) {
+        const std::vector<Side> sides = FindSides(problem, block, lead->motion(), d);
+        const auto side = static_cast<std::size_t>(ways.empty() ? first_side : 0);
+        if (side >= sides.size()) continue;
+        way = ways.emplace(block.obstacle, Way{sides[side].e, kViaWeight * passage.gain, {}}).first;
+      } else {
+        way->second.worth *= kMoreViaWeight;
+      }
+      way->second.vias = ViasOf(problem, block, lead->motion(), way->second.side, way->second.worth, d);
+    }
+    if (i > 1 && !blocks.empty()) {
+      int latest = 1;
+      for (const auto& [obstacle, way] : ways) latest = std::max(latest, way.vias.rbegin()->first);
+      const double factor = std::clamp(kLatest * lead->motion().N() / latest, 1.0, kSlower);
+      for (auto& [obstacle, way] : ways) Stretch(factor, &way.vias);
+    }
+    Vias all;
+    for (const auto& [obstacle, way] : ways) all.insert(way.vias.begin(), way.vias.end());
+    // round them, while nothing is there; at last where they are
+    const bool through = !last && !blocks.empty();
+    if (!lead->Along(all, through) || !through) return;
+  }
+}
+
 }  // namespace
 
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion) {
@@ -203,66 +445,31 @@ std::vector<Detour> PlanDetours(const Problem& problem, Passage passage) {
   const EngineGuard guard(data.get());
   const std::vector<Block> blocks = FindBlocks(problem, passage.motion, data.get());
   int sides = 1;
+  std::vector<MatrixXd> paths;
   if (!blocks.empty()) {
     const auto all = FindSides(problem, blocks.front(), passage.motion, data.get());
     sides = std::min(kSides, static_cast<int>(all.size()));
+    paths = FindPaths(problem, blocks, passage.motion, data.get());
   }
   const auto shared = std::make_shared<const Passage>(std::move(passage));
   std::vector<Detour> detours;
   for (int i = 0; i < sides; ++i) detours.push_back({shared, i});
+  for (MatrixXd& path : paths) detours.push_back({shared, 0, std::make_shared<const MatrixXd>(std::move(path))});
   return detours;
 }
 
-SolveResult SolveAround(const Problem& problem, const Detour& detour, const IlqrOptions& given,
+SolveResult SolveAround(const Problem& problem, const Detour& detour, const IlqrOptions& options,
                         const ConstrainedOptions& constrained, const IterationCallback& callback) {
   const Passage& passage = *detour.passage;
-  IlqrOptions options = given;
-  int iterations = 0;
-  GoOn go_on(callback);
   const DataPtr data = MakeData(problem.model);
   const EngineGuard guard(data.get());
-  Trajectory motion = passage.motion;
-  std::map<int, Way> ways;  // by obstacle
-  for (int i = 0; i <= kTries; ++i) {
-    const bool last = i == kTries;
-    const std::vector<Block> blocks = last ? std::vector<Block>{} : FindBlocks(problem, motion, data.get());
-    if (ways.empty() && blocks.empty()) break;
-    for (const Block& block : blocks) {
-      auto way = ways.find(block.obstacle);
-      if (way == ways.end()) {
-        const std::vector<Side> sides = FindSides(problem, block, motion, data.get());
-        const auto side = static_cast<std::size_t>(ways.empty() ? detour.side : 0);
-        if (side >= sides.size()) continue;
-        way = ways.emplace(block.obstacle, Way{sides[side].e, kViaWeight * passage.gain, {}}).first;
-      } else {
-        way->second.worth *= kMoreViaWeight;
-      }
-      way->second.vias = ViasOf(problem, block, motion, way->second.side, way->second.worth, data.get());
-    }
-    if (i > 1 && !blocks.empty()) {
-      int latest = 1;
-      for (const auto& [obstacle, way] : ways) latest = std::max(latest, way.vias.rbegin()->first);
-      const double factor = std::clamp(kLatest * motion.N() / latest, 1.0, kSlower);
-      for (auto& [obstacle, way] : ways) Stretch(factor, &way.vias);
-    }
-    Vias all;
-    for (const auto& [obstacle, way] : ways) all.insert(way.vias.begin(), way.vias.end());
-    // round them, while nothing is there; at last where they are
-    const bool through = !last && !blocks.empty();
-    Problem led = problem;
-    if (through) led.model = passage.model.get();
-    const ViaCost cost(led, all);
-    led.cost = &cost;
-    options.iterations = std::min(kViaIterations, given.iterations - iterations - 1);
-    if (go_on.over() || options.iterations < 1) break;
-    SolveResult there = Solve(led, {{}, motion.U}, options, std::ref(go_on), constrained);
-    iterations += static_cast<int>(there.iterations.size());
-    if (there.status == SolveStatus::kDiverged) break;
-    motion = std::move(there.trajectory);
-    if (!through) break;
+  Lead lead(problem, passage, options, constrained, callback);
+  if (detour.path) {
+    LeadAlongPath(problem, passage, *detour.path, &lead, data.get());
+  } else {
+    LeadBySide(problem, passage, detour.side, &lead, data.get());
   }
-  options.iterations = given.iterations - iterations;
-  return Solve(problem, {{}, motion.U}, options, std::ref(go_on), constrained);
+  return lead.ByCost();
 }
 
 bool Crashes(const Problem& problem, const Trajectory& motion) {

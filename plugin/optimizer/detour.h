@@ -20,19 +20,21 @@ std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion)
 struct Passage {
   std::shared_ptr<const mjModel> model;  ///< the problem's, whose obstacles nothing touches
   Trajectory motion;                     ///< on it
+  MatrixXd guess;                        ///< where its solve began (nu × N)
   double gain = 0;                       ///< by which that is cheaper than the one that they stop
 };
 
 /// The model without these obstacles.
 ModelPtr WithoutObstacles(const mjModel* model, const std::vector<int>& obstacles);
 
-/// One way round: to which side of the obstacle that the passage meets first; of others to the nearest.
+/// One way round: to which side of the obstacle that the passage meets first, of others to the nearest; or along a path.
 struct Detour {
   std::shared_ptr<const Passage> passage;
-  int side = 0;  ///< 0 is the nearest
+  int side = 0;                               ///< 0 is the nearest
+  std::shared_ptr<const MatrixXd> path = {};  ///< postures that are clear, from the start on (nq × n); else null
 };
 
-/// Up to four; one of them where the passage meets no obstacle.
+/// Up to four by sides and, where one is found, one along a path; one of them where the passage meets no obstacle.
 std::vector<Detour> PlanDetours(const Problem& problem, Passage passage);
 
 /// Round the obstacles without touching them, and from there on by the problem's own cost on its own model.

@@ -313,6 +313,7 @@ std::vector<Beginning> BasinHopping::Around(int tries) {
   const bool worth = through.status != SolveStatus::kDiverged && passage.gain > kHinders * std::abs(best.cost);
   if (!worth || interrupted_) return around;
   passage.motion = std::move(through.trajectory);
+  passage.guess = guess_.U;
   for (Detour& detour : PlanDetours(problem_, std::move(passage)))
     around.push_back({{}, RoundOrigin::kDetour, {}, std::move(detour)});
   return around;

@@ -35,6 +35,8 @@ struct Effort {
 };
 constexpr Effort kOfJoints{2000, 10000, 200}, kOfTrees{5000, 30000, 1000};  // these go farther
 
+constexpr int kMostLooks = 250000;  // of all searches of whole trees: no other begins beyond
+
 // geoms that touch, and flexes by negative numbers
 std::pair<int, int> PairOf(const mjContact& contact) {
   const auto id = [&](int k) { return contact.geom[k] >= 0 ? contact.geom[k] : -1 - contact.flex[k]; };
@@ -235,11 +237,11 @@ class Planner {
     return std::move(best_);
   }
 
-  // the same of some near the straight line and some farther off
-  Polyline Run(const Region& near, const Region& wide) {
-    for (int i = 0; i < kNearPlans && Plan(i, near, kOfTrees); ++i) {
+  // the same of some near the straight line and some farther off; no search begins beyond so many looks
+  Polyline Run(const Region& near, const Region& wide, int looks) {
+    for (int i = 0; i < kNearPlans && space_.looks() < looks && Plan(i, near, kOfTrees); ++i) {
     }
-    for (int i = 0; i < kWidePlans && Plan(kNearPlans + i, wide, kOfTrees); ++i) {
+    for (int i = 0; i < kWidePlans && space_.looks() < looks && Plan(kNearPlans + i, wide, kOfTrees); ++i) {
     }
     return std::move(best_);
   }
@@ -445,12 +447,14 @@ std::vector<MatrixXd> PlanPaths(const mjModel* m, const Start& start, ConstVecto
   const Region near = RegionOf(m, z), wide = RegionBeside(m, start, z, moving.beside, near);
   std::vector<MatrixXd> ways;
   double least = kInf;
+  int looks = kMostLooks;
   std::vector<double> clearances;
   for (const double clearance : kClearances) clearances.push_back(clearance * m->stat.extent);
   if (moving.clearance > clearances[0]) clearances.insert(clearances.begin(), moving.clearance);
   for (const double clearance : clearances) {
     Space space(m, start, end, clearance, moving.trees);
-    const Polyline path = Planner(z, &space).Run(near, wide);
+    const Polyline path = Planner(z, &space).Run(near, wide, looks);
+    looks -= space.looks();
     if (path.empty() || !(Planner::Length(path) < kShorter * least)) continue;
     least = Planner::Length(path);
     ways.push_back(PosturesAlong(m, z, path));

@@ -89,13 +89,25 @@ TEST_F(DetourTest, NothingTouchesTheModelWithoutObstacles) {
   EXPECT_EQ(with_data->ncon, data->ncon + 1);
 }
 
+int CountSides(const std::vector<Detour>& detours) {
+  return static_cast<int>(std::ranges::count(detours, nullptr, [](const Detour& detour) { return detour.path; }));
+}
+
 TEST_F(DetourTest, SidesAreThoseThatJointsLeadTo) {
   const Task task = PuckTask(kWall);
   const Problem problem = task.ToProblem();
   // left and right; not over it, nor along the way
-  EXPECT_EQ(PlanDetours(problem, {.model = nullptr, .motion = Straight(task), .gain = 1}).size(), 2u);
+  const auto detours = PlanDetours(problem, {.model = nullptr, .motion = Straight(task), .guess = {}, .gain = 1});
+  EXPECT_EQ(CountSides(detours), 2);
+  // and a path
+  ASSERT_EQ(detours.size(), 3u);
+  const MatrixXd& path = *detours.back().path;
+  EXPECT_TRUE(path.col(0).isZero(0));
+  EXPECT_TRUE(path.rightCols(1).isApprox(VectorXd{{2, .1}}));
+  EXPECT_GT(path.row(1).cwiseAbs().maxCoeff(), .4);
   const Task free = PuckTask("<geom name='wall' type='box' size='.05 .4 .2' pos='0 1 0'/>");
-  EXPECT_EQ(PlanDetours(free.ToProblem(), {.model = nullptr, .motion = Straight(free), .gain = 1}).size(), 1u);
+  EXPECT_EQ(PlanDetours(free.ToProblem(), {.model = nullptr, .motion = Straight(free), .guess = {}, .gain = 1}).size(),
+            1u);
 }
 
 TEST_F(DetourTest, SlopesOfViasAreThoseOfDifferences) {
@@ -147,6 +159,13 @@ TEST_F(DetourTest, APuckGoesBetweenTwoWalls) {
   EXPECT_GT(CostOf(walls, "false"), 100);
   EXPECT_LT(CostOf(walls, "true"), 5);
 }
+
+constexpr char kThreeWalls[] = R"(<geom type="box" size="1.5 .05 .2" pos="0 .7 0"/>
+  <geom type="box" size="1.5 .05 .2" pos="0 -.7 0"/><geom type="box" size=".05 .4 .2" pos="-.5 -.25 0"/>
+  <geom type="box" size=".05 .4 .2" pos="0 .25 0"/><geom type="box" size=".05 .4 .2" pos=".5 -.25 0"/>)";
+
+// by sides alone 6.7: the nearest of each wall do not lead round all
+TEST_F(DetourTest, APuckGoesAlongAPathThroughAMaze) { EXPECT_LT(CostOf(kThreeWalls, "true"), 2.5); }
 
 // a wall is met head-on, from where no slope leads aside: that solve converges
 TEST_F(DetourTest, ASolveThatConvergesAtAnObstacleIsLedRoundIt) {
