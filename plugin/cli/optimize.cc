@@ -406,7 +406,7 @@ bool IsThere(const Task& task, const SolveResult& result, const Record& record) 
 // "'wall'", "'wall' and 2 more": fixed things that the motion runs against, where it is not where it shall be
 std::string InTheWay(const Task& task, const SolveResult& result, const Record& record) {
   if (IsThere(task, result, record) || task.free_time.longest > 0) return "";
-  const std::vector<int> obstacles = FindObstacles(task.ToProblem(), result.trajectory);
+  const std::vector<int> obstacles = ObstaclesThatAreHit(task.ToProblem(), result.trajectory);
   if (obstacles.empty()) return "";
   const std::string first = ElementName(task.model.get(), mjOBJ_GEOM, obstacles[0]);
   return obstacles.size() == 1 ? first : fmt::format("{} and {} more", first, obstacles.size() - 1);

@@ -415,18 +415,26 @@ void LeadBySide(const Problem& problem, const Passage& passage, int first_side, 
 
 }  // namespace
 
-std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion) {
+std::vector<int> ObstaclesThatAreHit(const Problem& problem, const Trajectory& motion) {
   const mjModel* m = problem.model;
   const DataPtr data = MakeData(m);
   const EngineGuard guard(data.get());
-  std::vector<int> obstacles;
   const std::map<int, Hit> at_start = Hits(m, problem, motion.X.col(0), data.get());
-  bool hinders = false;
-  for (int t = 1; t <= motion.N() && !hinders; ++t) {
-    for (const auto& [obstacle, hit] : Hits(m, problem, motion.X.col(t), data.get()))
-      hinders = hinders || !at_start.contains(obstacle);
+  std::set<int> hit;
+  for (int t = 1; t <= motion.N(); ++t) {
+    for (const auto& [obstacle, at] : Hits(m, problem, motion.X.col(t), data.get()))
+      if (!at_start.contains(obstacle)) hit.insert(obstacle);
   }
-  if (!hinders) return {};
+  return {hit.begin(), hit.end()};
+}
+
+std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion) {
+  if (ObstaclesThatAreHit(problem, motion).empty()) return {};
+  const mjModel* m = problem.model;
+  const DataPtr data = MakeData(m);
+  const EngineGuard guard(data.get());
+  const std::map<int, Hit> at_start = Hits(m, problem, motion.X.col(0), data.get());
+  std::vector<int> obstacles;
   for (int g = 0; g < m->ngeom; ++g) {
     if ((m->geom_contype[g] || m->geom_conaffinity[g]) && MayHinder(m, g) && !at_start.contains(g))
       obstacles.push_back(g);

@@ -12,8 +12,11 @@
 
 namespace costate {
 
-/// Bodies' geoms of the world and of mocap bodies that something touches along the motion but at its start, none of
-/// them planes, height fields, distance fields or of explicit pairs.
+/// Geoms of the world and of mocap bodies that something touches along the motion but at its start, none of them planes,
+/// height fields, distance fields or of explicit pairs.
+std::vector<int> ObstaclesThatAreHit(const Problem& problem, const Trajectory& motion);
+
+/// Where there are such, all geoms that might be, but those touched at the start.
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion);
 
 /// A motion through obstacles.

@@ -8,6 +8,7 @@
 
 #include "core/extremes.h"
 #include "core/lap.h"
+#include "optimizer/detour.h"
 #include "optimizer/stuck.h"
 
 namespace costate {
@@ -121,7 +122,9 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* resul
   if (task_.sampling.iterations > 0) guess.U = SampleControls(start, guess.U, task_.ToSampling()).U;
   if (plain && !constrained_ && direct) {
     SolveResult found = solver_->Solve(guess.U, callback);
-    if (IsEnough(task_.hopping, start, found)) {
+    // beside an obstacle more may follow: SolveTask knows
+    const bool hindered = task_.hopping.rounds > 0 && !ObstaclesThatAreHit(start, found.trajectory).empty();
+    if (IsEnough(task_.hopping, start, found) && !hindered) {
       SayUntouched(start, &found);
       return TakeFirst(found, result);
     }
