@@ -20,6 +20,8 @@ namespace {
 constexpr double kGolden = 0.6180339887498949;  // (sqrt 5 - 1) / 2
 constexpr double kSameCost = 1e-3;              // relative: a solution that is found again
 
+constexpr double kShorter = 0.85;  // from one length to the next, where only long ones keep the constraints
+
 constexpr int kMoreSolves = 3;       // of the same length, where only the iterations are missing
 constexpr double kNearlyKept = 0.1;  // relative: a violation that further iterations take away
 
@@ -50,6 +52,7 @@ class FreeTime {
     VectorXd x0;  // where the start may move; empty: problem.x0
     std::vector<MatrixXd> multipliers;
     double force_weight = 0;
+    VectorXd penalties{};  // empty: as at first
   };
 
   double Try(double time);
@@ -78,11 +81,12 @@ class FreeTime {
     VectorXd x0;
     std::vector<MatrixXd> multipliers;
     double force_weight;
+    VectorXd penalties{};  // behind kicks, to whose motions small ones do not lead back
   };
   std::vector<Kept> kept_;
   std::vector<IterationRecord> iterations_;
   double best_ = kInf, initial_cost_ = 0;
-  bool has_initial_cost_ = false, has_result_ = false, stop_ = false;
+  bool has_initial_cost_ = false, has_result_ = false, stop_ = false, hopped_ = false;
   FreeTimeResult out_;
 };
 
@@ -116,7 +120,8 @@ double FreeTime::Try(double time) {
   const double violation = result.status == SolveStatus::kDiverged ? kInf : result.violation;
   out_.trials.push_back({time, cost, violation, result.status, static_cast<int>(iterations_.size() - before)});
   if (keeps) {
-    kept_.push_back({time, result.trajectory.U, result.trajectory.X.col(0), result.multipliers, result.force_weight});
+    kept_.push_back({time, result.trajectory.U, result.trajectory.X.col(0), result.multipliers, result.force_weight,
+                     hopped_ ? result.state.penalties : VectorXd()});
   }
 
   // without any that keeps the constraints, the one of least violation
@@ -150,7 +155,7 @@ std::vector<FreeTime::Start> FreeTime::StartsOf(double time) const {
   }
   for (const Kept* kept : nearest) {
     if (starts.size() < (shortest ? 2 : 1))
-      starts.push_back(Start{Guess{{}, kept->U}, kept->x0, kept->multipliers, kept->force_weight});
+      starts.push_back(Start{Guess{{}, kept->U}, kept->x0, kept->multipliers, kept->force_weight, kept->penalties});
   }
   if (starts.empty() || shortest)
     starts.push_back(Start{Guess{{}, MatrixXd(U_)}, problem_.free_start.guess, constrained_.multipliers});
@@ -163,6 +168,7 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& at_time) {
   ConstrainedOptions constrained = constrained_;
   constrained.multipliers = start.multipliers;
   constrained.force_weight = start.force_weight;
+  constrained.penalties = start.penalties;
   const IterationCallback numbered = CountOn(&iterations_, user_.callback());
   SolveResult result = hopping_.rounds > 0 ? SolveBasinHopping(problem, start.guess, user_.options(), hopping_,
                                                                numbered, constrained, round_callback_)
@@ -213,10 +219,14 @@ bool FreeTime::Hop(double horizon) {
   const bool constrained = problem_.constraints && problem_.constraints->size() > 0;
   if (best_ < kInf || !constrained || from_ || hopping_.rounds > 0 || hopping_.after_solve || Ended()) return false;
   hopping_ = Task().hopping;
+  hopped_ = true;
   for (const double time : {horizon, free_.longest})
     if (Try(time) < kInf) break;
   hopping_ = {};
-  return best_ < kInf;
+  if (best_ == kInf) return false;
+  // a motion that is much longer is none to begin from
+  for (double time = kShorter * out_.time; time > free_.shortest && Try(time) < kInf;) time *= kShorter;
+  return true;
 }
 
 FreeTimeResult FreeTime::Run() {

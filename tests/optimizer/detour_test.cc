@@ -137,7 +137,8 @@ TEST_F(DetourTest, SlopesOfViasAreThoseOfDifferences) {
 }
 
 double CostOf(const std::string& walls, const std::string& detour) {
-  const Task task = PuckTask(walls, "<hopping from='stall' rounds='1' detour='" + detour + "'/>");
+  const Task task =
+      PuckTask(walls, "<hopping from='stall' rounds='1' lean='false' smooth='false' detour='" + detour + "'/>");
   const BasinHoppingResult found =
       SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping, {}, task.constrained);
   bool led = false;
