@@ -262,10 +262,28 @@ int RoundFrom(RoundOrigin origin, const TaskSolution& solution) {
   return 0;
 }
 
+// one round of kicks without and with what a flag of <hopping> adds: from above one cost to below another
+void ExpectLeadsOn(RoundOrigin origin, const std::string& flag, const char* model, const std::string& start_and_costs,
+                   double above, double below) {
+  const support::TemporaryFolder folder;
+  folder.Write("model.xml", model);
+  const auto solve = [&](const std::string& value) {
+    Task task = LoadTask(folder.Write("task.xml", "<task model='model.xml' horizon='2' controlstep='4'>" +
+                                                      start_and_costs + "<hopping from='stall' rounds='1' " + flag +
+                                                      "='" + value + "'/></task>"));
+    task.hopping.smooth = task.hopping.smooth && origin == RoundOrigin::kSmoothed;
+    return SolveTask(task);
+  };
+  const TaskSolution without = solve("false"), with = solve("true");
+  EXPECT_GT(without.result.cost, above);
+  EXPECT_LT(with.result.cost, below) << with.result.message;
+  EXPECT_EQ(RoundFrom(origin, without), 0);
+  EXPECT_EQ(RoundFrom(origin, with), 1);
+}
+
 // A pole that falls is caught by a wall, which its cart must push against all the time: kicks have a mean of none.
 TEST_F(BasinHopping, LeansToOneSide) {
-  const support::TemporaryFolder folder;
-  folder.Write("walls.xml", R"(
+  ExpectLeadsOn(RoundOrigin::kLeaning, "lean", R"(
 <mujoco>
   <option timestep="0.005" integrator="implicitfast"/>
   <worldbody>
@@ -280,29 +298,19 @@ TEST_F(BasinHopping, LeansToOneSide) {
     </body>
   </worldbody>
   <actuator><motor joint="x" ctrlrange="-3 3"/></actuator>
-</mujoco>)");
-  const auto solve =
-      [&](const std::string& lean) {
-        return SolveTask(LoadTask(folder.Write("walls.task.xml", R"(
-<task model="walls.xml" horizon="2" controlstep="4">
+</mujoco>)",
+                R"(
   <start qpos="0 0.3" qvel="0 1.5"/>
   <cost qpos="th" weight="5" terminal="50"/>
   <cost qpos="x" weight="1" terminal="10"/>
   <cost qvel="all" weight="0.05" terminal="5"/>
-  <cost ctrl="all" weight="0.001"/>
-  <hopping from="stall" rounds="1" smooth="false" lean=")" + lean + "\"/></task>")));
-      };
-  const TaskSolution without = solve("false"), with = solve("true");
-  EXPECT_GT(without.result.cost, 40);
-  EXPECT_LT(with.result.cost, 15) << with.result.message;
-  EXPECT_EQ(RoundFrom(RoundOrigin::kLeaning, without), 0);
-  EXPECT_EQ(RoundFrom(RoundOrigin::kLeaning, with), 1);
+  <cost ctrl="all" weight="0.001"/>)",
+                40, 15);
 }
 
 // a hopper that is to run: the plain solve drives its foot into the floor, kicks stay there
 TEST_F(BasinHopping, GoesBySmootherContacts) {
-  const support::TemporaryFolder folder;
-  folder.Write("runner.xml", R"(
+  ExpectLeadsOn(RoundOrigin::kSmoothed, "smooth", R"(
 <mujoco>
   <option timestep="0.005" integrator="implicitfast"/>
   <worldbody>
@@ -322,21 +330,13 @@ TEST_F(BasinHopping, GoesBySmootherContacts) {
     </body>
   </worldbody>
   <actuator><motor joint="hip" ctrlrange="-15 15"/><motor joint="leg" ctrlrange="-150 150"/></actuator>
-</mujoco>)");
-  const auto solve = [&](const std::string& smooth) {
-    return SolveTask(LoadTask(folder.Write("runner.task.xml", R"(
-<task model="runner.xml" horizon="2" controlstep="4">
+</mujoco>)",
+                R"(
   <cost body="body" quantity="linvel" index="0" target="1" weight="2"/>
   <cost body="body" quantity="pos" index="2" target="0.55" weight="5"/>
   <cost qpos="pitch" weight="2"/>
-  <cost ctrl="all" weight="0.001 0.00002"/>
-  <hopping from="stall" rounds="1" smooth=")" + smooth + "\"/></task>")));
-  };
-  const TaskSolution without = solve("false"), with = solve("true");
-  EXPECT_GT(without.result.cost, 0.4);
-  EXPECT_LT(with.result.cost, 0.25) << with.result.message;
-  EXPECT_EQ(RoundFrom(RoundOrigin::kSmoothed, without), 0);
-  EXPECT_EQ(RoundFrom(RoundOrigin::kSmoothed, with), 1);
+  <cost ctrl="all" weight="0.001 0.00002"/>)",
+                0.4, 0.25);
 }
 
 // costs only fall: a round that ends at ten times the best, or twice, was there after five iterations, or ten
