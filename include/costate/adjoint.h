@@ -84,8 +84,8 @@ class Adjoint {
   /// With delayed actuators the gradient follows each control through the history to the steps in which it acts
   /// (substeps one by one); the history at the start is held.
   /// @throws Error{kUnsupported} for plastic deformation, reference frames of rods or plugin state, which steps hand on
-  ///         beside x, for delays under RK4; in Gradient for slopes of sensors that are delayed, keep their value for an interval or are a
-  ///         plugin's that has a state.
+  ///         beside x, for delays under RK4; in Gradient for slopes of sensors that are delayed, keep their value for
+  ///         an interval or are a plugin's that has a state.
   Adjoint(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 1);
   ~Adjoint();
 

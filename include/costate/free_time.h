@@ -27,9 +27,9 @@ struct FreeTimeTrial {
 };
 
 struct FreeTimeResult {
-  SolveResult
-      result;  ///< at the best time; iterations are those of all trials, initial_cost is U's at the problem's time step, or that of
-      ///< the motion that the search goes on from
+  /// At the best time; iterations are those of all trials, initial_cost is U's at the problem's time step, or that of the
+  /// motion that the search goes on from.
+  SolveResult result;
   ModelPtr model;   ///< the problem's with the time step that belongs to it: what the result is a motion of
   double time = 0;  ///< [s]
   std::vector<FreeTimeTrial> trials;  ///< in the order in which they were made

@@ -16,7 +16,7 @@ namespace costate {
 /// height fields, distance fields or of explicit pairs.
 std::vector<int> ObstaclesThatAreHit(const Problem& problem, const Trajectory& motion);
 
-/// Where there are such, all geoms that might be, but those touched at the start.
+/// Where there are such, all that could be hit so, but those touched at the start.
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion);
 
 /// A motion through obstacles.

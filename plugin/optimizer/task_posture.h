@@ -47,7 +47,8 @@ std::vector<int> JointsThatGo(const mjModel* model, PostureJoints joints);
 ///
 /// in natural units, from x and from random postures; of those found the one nearest to x, free of contacts that x has
 /// not if there is one.
-/// @param start  its x, and its context where it has one.  @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
+/// @param start  its x, and its context where it has one.
+/// @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
 /// @return   qpos (nq), empty where none was found, where none of these joints moves the parts, or for goals of ball
 ///           and free joints.
 VectorXd ReachPosture(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
