@@ -38,6 +38,7 @@ constexpr int kLonger = 5;                // nudges beyond the longest, each twi
 constexpr double kRoundingGrows = 0.5;    // by how much at least quotients of half the size then differ more
 constexpr double kUnsure = 1e3;           // of what is sure: there may be a corner within all nudges so far …
 constexpr double kCorner = 0.1;           // … and of the error, what nudges that do not reach it leave at most
+constexpr double kExcused = 0.1;          // of its distance to the value of all rows, the error that a row has alone
 constexpr double kStays = 30;  // of what is sure: an error so small that one nudge more leaves as it was is rounding
 
 // Of kinematics, by seven points of which the nearest are half of this away: wide ones, whose rounding is below 1e-12,
@@ -176,7 +177,7 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
     largest_ = center.cwiseAbs();
     double error = kInf;
     first_ = ladder.first * scale;
-    for (int k = 0; k < ladder.last; k++) {
+    const auto nudge = [&](int k) {
       const double h = std::ldexp(first_, -k);
       Restore(m);
       const Room room = clamped ? RoomOf(m, probe_.get(), sides_, dims_, column, h) : Room();
@@ -187,6 +188,15 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
       quotients_[kDown].Add(down, h, center, below, h);
       if (down) largest_ = largest_.cwiseMax(below.cwiseAbs());
       if (up) largest_ = largest_.cwiseMax(above.cwiseAbs());
+    };
+    const auto settle = [&](int count) {
+      if (smooth_ || sensed_) return true;
+      FindExcused(out);
+      for (int k = count; TakeExcused(k >= ladder.most, out) && k < ladder.last; k++) nudge(k);
+      return true;
+    };
+    for (int k = 0; k < ladder.last; k++) {
+      nudge(k);
       // beyond `most` a corner that was passed shows at once, in kinematics to all digits; all else is noise
       double bound = kInf;
       if (k >= ladder.most) bound = smooth_ ? std::min(kCorner * error, kUnsure) : kCorner * error;
@@ -204,11 +214,11 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
       error = now;
       if (k + 1 == ladder.least && stiff_ && stage == kPosition && RoundingRules(ladder.least)) {
         Ascend(at, out);
-        return true;
+        return settle(k + 1);
       }
-      if (enough && ((sure && !bends_) || (k + 1 >= ladder.most && error < kUnsure))) return true;
+      if (enough && ((sure && !bends_) || (k + 1 >= ladder.most && error < kUnsure))) return settle(k + 1);
     }
-    if (std::isfinite(error)) return true;
+    if (std::isfinite(error)) return settle(ladder.last);
   }
   return false;
 }
@@ -238,6 +248,53 @@ double ResidualDifference::Rounding(const Quotients& q, Eigen::Index begin, int 
   const double size =
       largest_.segment(begin, rows).maxCoeff() + q.table.block(begin, 0, rows, q.count).cwiseAbs().maxCoeff();
   return std::max(std::numeric_limits<double>::epsilon() * size, noise_.segment(begin, rows).maxCoeff());
+}
+
+// One row by a choice of sizes of its own: of both sides or, where they lack the longest nudges, of the side that is
+// surest.
+ResidualDifference::RowValue ResidualDifference::Alone(Eigen::Index row) const {
+  RowValue best;
+  for (const int side : {kBoth, kUp, kDown}) {
+    const Quotients& q = quotients_[side];
+    if (q.count < 2) continue;
+    double quotients[kMostNudges];
+    for (int k = 0; k < q.count; k++) quotients[k] = q.table(row, k);
+    const double largest = largest_[row] + q.table.row(row).head(q.count).cwiseAbs().maxCoeff();
+    const double rounding = std::max({std::numeric_limits<double>::epsilon() * largest, noise_[row], shown_[row]});
+    Extrapolation entry = Extrapolate(quotients, q.count, side == kBoth, rounding / q.first);
+    if (entry.bends) entry.error = BendError(quotients, q.count, entry, rounding / q.first);
+    if (entry.error < best.error) {
+      const double size = std::max(row_sizes_[row], std::abs(entry.value));
+      best = {entry.value, entry.error, kSure * size + kRounding * rounding / std::min(q.first, first_)};
+    }
+    if (side == kBoth && q.first >= first_) break;
+  }
+  return best;
+}
+
+// Rows whose errors the largest row of their part excuses: alone they are far from sure, or surely elsewhere.
+void ResidualDifference::FindExcused(const Eigen::Ref<VectorXd>& out) {
+  excused_.clear();
+  for (Eigen::Index row = 0; row < out.size(); row++) {
+    const RowValue alone = Alone(row);
+    if (std::max(alone.error, std::abs(alone.value - out[row])) > kUnsure * alone.sure)
+      excused_.push_back({row, out[row], kInf});
+  }
+}
+
+// Those that are now surer alone than near what all rows chose. @return are there any that nudges may still tell of?
+bool ResidualDifference::TakeExcused(bool late, Eigen::Ref<VectorXd> out) {
+  bool more = false;
+  for (ExcusedRow& excused : excused_) {
+    const RowValue alone = Alone(excused.row);
+    if (alone.error < std::min(kExcused * std::abs(alone.value - excused.common), excused.error)) {
+      out[excused.row] = alone.value;
+      excused.error = alone.error;
+    }
+    more = more || alone.error > (late ? kUnsure : 1) * alone.sure;
+  }
+  row_sizes_ = row_sizes_.cwiseMax(out.cwiseAbs());
+  return more;
 }
 
 // Longer nudges, while both sides have the active set of the point: what they make of the column, where that errs less.
@@ -306,7 +363,7 @@ double ResidualDifference::ExtrapolateSide(int side, double most, Eigen::Ref<Vec
 void ResidualDifference::MeasureNoise(const mjModel* m, const Evaluation& evaluate, const VectorXd& center) {
   shown_.setZero(center.size());
   VectorXd &below = values_[3], &above = values_[5];
-  for (int sample = 0; sample < kRoundingSamples && (smooth_ || stiff_); sample++) {
+  for (int sample = 0; sample < kRoundingSamples; sample++) {
     const auto at = [&](double nudge, VectorXd* value) {
       Restore(m);
       direction_.resize(dims_.nv);
@@ -334,6 +391,7 @@ bool ResidualDifference::Differences(const mjModel* m, const Evaluation& evaluat
     // the stages before the one that this column moves are those of the point
     if (column == 0 || StageOf(column) != StageOf(column - 1)) {
       sizes_.assign(parts_.size(), 0);
+      row_sizes_.setZero(rows);
       group_ = StageOf(column);
       Move(m, column, 0);
       column_ = -1;

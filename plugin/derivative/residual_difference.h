@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/extremes.h"
 #include "derivative/active_set.h"
 #include "derivative/contact_belt.h"
 #include "derivative/contact_geometry.h"
@@ -131,6 +132,16 @@ class ResidualDifference {
   bool TakeSmooth(double step, Eigen::Ref<Eigen::VectorXd> out);
   bool Climb(const mjModel* model, const std::function<bool(int, double)>& at, int column,
              const Eigen::VectorXd& center, double scale, Eigen::Ref<Eigen::VectorXd> out);
+  struct RowValue {
+    double value = 0, error = kInf, sure = 0;  // the error that counts for none
+  };
+  struct ExcusedRow {
+    Eigen::Index row;
+    double common, error;  // its value by the choice of all rows; the error of the one that it has by its own
+  };
+  RowValue Alone(Eigen::Index row) const;
+  void FindExcused(const Eigen::Ref<Eigen::VectorXd>& out);
+  bool TakeExcused(bool late, Eigen::Ref<Eigen::VectorXd> out);
   void Ascend(const std::function<bool(int, double)>& at, Eigen::Ref<Eigen::VectorXd> out);
   double ExtrapolateSide(int side, double most, Eigen::Ref<Eigen::VectorXd> out);
   Eigen::VectorXd Quotient(const mjModel* model, int column, double h, const Values& evaluate);
@@ -197,6 +208,8 @@ class ResidualDifference {
   Eigen::VectorXd largest_, candidate_;  // of all values; one side extrapolated
   std::vector<int> parts_;               // numbers of rows that err together
   std::vector<double> sizes_;            // largest entry of each, in the columns of this stage so far
+  Eigen::VectorXd row_sizes_;            // the same of each row
+  std::vector<ExcusedRow> excused_;      // of this column
   DifferencedTerms terms_;
   SensorNeeds needs_;
   const ForceChange* forces_ = nullptr;  // of the sensors

@@ -1,9 +1,11 @@
 #include <costate/certificate.h>
 #include <costate/derivative_check.h>
+#include <costate/tangent.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "derivative/backend.h"
@@ -317,6 +319,51 @@ TEST_F(ResidualDifferenceTest, AMuscleOnItsKinkHasTheSlopesOfAllStagesOfRungeKut
   EXPECT_EQ(rest.coverage.Worst(), Level::kStep);
   EXPECT_NE(rest.coverage.terms[0].reason.find("turns from rising to falling in a stage of RK4"), std::string::npos)
       << rest.coverage.terms[0].reason;
+}
+
+// what is sure of a row is told by its own size: a spring of 1e10 beside it says nothing of a corner half a millimetre
+// away
+TEST_F(ResidualDifferenceTest, AHugeRowExcusesNoErrorOfAnother) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="discrete"/><worldbody>
+    <body><joint name="stiff" type="slide" axis="1 0 0" stiffness="1e10"/><geom size=".1" contype="0"/></body>
+    <body pos="1 0 0"><joint name="soft" type="slide" axis="1 0 0"/><geom size=".1" contype="0"/></body></worldbody>
+    <tendon><fixed stiffness="10" springlength="-1 0.0014"><joint joint="soft" coef="1"/></fixed></tendon></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  const double h = model->opt.timestep, k = 10, mass = model->body_mass[2];
+  for (const double place : {0.00145, 0.0015, 0.0018, 0.0022}) {
+    data->qpos[1] = place;
+    const StepDerivative value = Linearize(model.get(), data.get());
+    ASSERT_EQ(value.coverage.Worst(), Level::kResidual);
+    EXPECT_NEAR(value.A(3, 1), -h * k / (mass + h * h * k), 1e-7 * h * k / mass) << place;
+  }
+}
+
+// … nor do the forces that a fluid has on the twist of a rod under this integrator, of 1e6 and more
+TEST_F(ResidualDifferenceTest, TheFluidOnARodsTwistExcusesNoErrorOfItsBends) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="discrete" density="67.7"/><worldbody>
+    <flexcomp name="rod" type="grid" count="4 1 1" spacing=".08 .08 .08" dim="1"><elasticity young="3e5" damping=".001"/>
+    </flexcomp></worldbody></mujoco>)");
+  const mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  for (int i = 0; i < m->nv; i++) data->qvel[i] = 0.1 * std::sin(3.1 * i + 1.3 * i * i + 0.7);
+  mj_step(m, data.get());
+  mj_forward(m, data.get());
+  ASSERT_GT(Eigen::Map<const VectorXd>(data->qfrc_fluid, m->nv).cwiseAbs().maxCoeff(), 1e5);
+  const StepDerivative value = Linearize(m, data.get());
+  ASSERT_EQ(value.coverage.Worst(), Level::kResidual);
+  const ReferenceDerivative reference = Reference(m, data.get());
+  const std::vector<std::string> names = TangentNames(m);
+  const int nv = m->nv;
+  int bends = 0;
+  const double largest = reference.value.A.block(nv, 0, nv, nv).cwiseAbs().maxCoeff();
+  for (int i = nv; i < 2 * nv; i++) {
+    if (names[i].find("twist") != std::string::npos) continue;
+    bends++;
+    for (int j = 0; j < nv; j++)
+      EXPECT_NEAR(value.A(i, j), reference.value.A(i, j), 1e-6 * largest + 3 * reference.A_error(i, j))
+          << names[i] << " " << names[j];
+  }
+  EXPECT_EQ(bends, 12);
 }
 
 // without actuation the engine leaves activations where they are, beyond their limits too
