@@ -143,6 +143,10 @@ bool ClippedRate(const ConvexShape& first, const ConvexShape& second, const mjCo
     // the side rolls: its point below the line, seen along n, keeps its place
     const Vec3 down = (n - place.line * place.line.dot(n)) * (side ? -1 : 1);
     const double q = down.norm();
+    const Vec3 from = x[side] - shape[side]->pose.center;
+    const Vec3 radial = from - place.line * place.line.dot(from);
+    // unless the engine has laid it where the shapes were deepest in each other, as of a capsule on a cylinder's rim
+    if ((radial * q - down * radial.norm()).norm() > kAt * radial.norm()) return false;
     const Mat3 across = Mat3::Identity() - place.line * place.line.transpose() - down * down.transpose() / (q * q);
     dx += PLANT("clipped contact: rolling side", (side ? -1 : 1) * place.radius / q * across * (out->dn - turn(side)));
   }
