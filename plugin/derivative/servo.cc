@@ -119,6 +119,7 @@ void Law::Motor(int states) {
     const Dual current = te > 0 ? state[states - 1] : (voltage - K * velocity) / R;
     dot[thermal] = (R * current * current - T / dyn[2]) / dyn[3];
   }
+  const Dual resistance = R.x > mjMINVAL ? R : Dual(mjMINVAL);  // of one that its temperature makes negative; not the current's
   Dual decay;
   const int bristle = slot.bristle;
   if (bristle >= 0) {
@@ -130,7 +131,7 @@ void Law::Motor(int states) {
   }
   if (te > 0) {
     dot[states - 1] = (voltage / R - K / R * velocity - state[states - 1]) / te;
-    damping = K * (1 - std::exp(-h / te)) * (K - drive_slope) / R;
+    damping = K * (1 - std::exp(-h / te)) * (K - drive_slope) / resistance;
     if (dyn[1] > 0) current_zone = Zone(dot[states - 1].x, -dyn[1], dyn[1]);
     if (current_zone != 0) damping = 0;
     if (dyn[1] > 0) dot[states - 1] = Clip(dot[states - 1], -dyn[1], dyn[1]);
@@ -147,8 +148,8 @@ void Law::Motor(int states) {
   }
 
   if (te > 0) force = K * (early() ? next[states - 1] : state[states - 1]);
-  else force = K / (R.x > mjMINVAL ? R : Dual(mjMINVAL)) * (voltage - K * velocity);
-  if (te <= 0) damping = K * (K - drive_slope) / (R.x > mjMINVAL ? R : Dual(mjMINVAL));
+  else force = K / resistance * (voltage - K * velocity);
+  if (te <= 0) damping = K * (K - drive_slope) / resistance;
   if (bristle >= 0) bristle_damping = dyn[6];
   if (bias[0] != 0) {
     const Dual angle = bias[1] * length + bias[2];

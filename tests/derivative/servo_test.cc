@@ -111,6 +111,8 @@ TEST_F(ServoTest, MotorsAgreeWithTheStep) {
   ExpectStep(motor + "lugre='50 2 0.3 0.5 0.7'/>", kSingleStage);
   ExpectStep(motor + "lugre='50 2 0.3 0.5 0.7' saturation='0.01 0 0'/>", kSingleStage);
   ExpectStep(motor + "thermal='2 3 0 0.004 25 20'/>", kAll);
+  // a resistance that the cold has made negative
+  ExpectStep(motor + "inductance='0 0.01' thermal='2 3 0 0.1 45 5'/>", kSingleStage);
   ExpectStep(motor + "input='pos vel ff voltage' controller='3 2 0.4 0 0 0'/>", kAll);
   ExpectStep(motor +
                  "input='pos vel' controller='3 2 0.4 1 0.1 2' inductance='0 0.02' thermal='2 3 0 0.004 25 20' "
