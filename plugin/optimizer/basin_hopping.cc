@@ -43,6 +43,12 @@ static_assert(1 + std::size(kRacers) == kRaced);
 constexpr int kMoreRounds = 3, kMoreIterations = 2;
 constexpr double kMuch = 0.01;
 
+// behind half of its iterations, and as long as so many kicked solves fit in those left, the plain solve crawls where at
+// the pace of the latter half all that are left would take no more than this off the cost; but where the last of them
+// went at less than so much of that pace: it ends soon
+constexpr double kCrawls = 0.1, kSteady = 0.5;
+constexpr int kWorthStopping = 3;
+
 // in half control ranges: controls that stay, but for what holds a body that settles; what feedback holds by motors
 constexpr double kConstant = 0.01, kHeld = 0.3;
 
@@ -120,6 +126,8 @@ void BasinHopping::Follow(Lockstep* lockstep) {
     }
     std::vector<char> go(records.size(), !interrupted_);
     if (halfway_ > 0 && static_cast<int>(iterations_.size()) == halfway_) DropSlower(records, &go);
+    crawls_ = plainly_ && Crawls();
+    if (crawls_) go.assign(go.size(), false);
     DropHopeless(records, &go);
     lockstep->Go(std::move(go));
   }
@@ -134,6 +142,18 @@ void BasinHopping::DropSlower(const std::vector<IterationRecord>& records, std::
   };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
   for (std::size_t i = (order.size() + 1) / 2; i < order.size(); ++i) (*go)[order[i]] = false;
+}
+
+// A solve that crawls still has its way to go, along which others may be ahead.
+bool BasinHopping::Crawls() const {
+  const int done = static_cast<int>(iterations_.size()), left = Left();
+  if (left > done || left < kWorthStopping * hopping_.iterations) return false;
+  const auto pace = [&](int window) {  // of the cost, an iteration
+    const double now = iterations_.back().cost, then = iterations_[static_cast<std::size_t>(done - 1 - window)].cost;
+    return (then - now) / (window * std::abs(now));
+  };
+  const double mean = pace(done / 2);
+  return mean * left <= kCrawls && pace(done / 8) >= kSteady * mean;
 }
 
 bool BasinHopping::IsHopeless(const IterationRecord& record) const {
@@ -301,10 +321,22 @@ void BasinHopping::Tell(const BasinHoppingRound& done) {
   if (round_callback_) round_callback_(done);
 }
 
+// to its end, or to where it crawls
+void BasinHopping::SolveOnce(const Guess& guess) {
+  plainly_ = !IsConstrained() && options_.type == SolverType::kIlqr;
+  Round({{guess}}, options_.iterations, options_.tolerance, 0);
+  plainly_ = false;
+  if (!crawls_ || interrupted_) return;
+  out_.result.status = SolveStatus::kStalled;
+  out_.result.message = fmt::format(
+      "stalled after {} iterations: at their pace the {} left would take less than {:g} of itself off the "
+      "cost {:.6g}",
+      iterations_.size(), Left(), kCrawls, out_.result.cost);
+}
+
 // one solve; where it races, the one that leads after the first iterations
 void BasinHopping::SolvePlainly(const Guess& guess) {
-  if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_))
-    return Round({{guess}}, options_.iterations, options_.tolerance, 0);
+  if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_)) return SolveOnce(guess);
   halfway_ = (hopping_.race + 1) / 2;
   Round(std::vector<Beginning>(kRaced, {guess}), hopping_.race, options_.tolerance, 0);
   halfway_ = 0;
@@ -313,7 +345,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   if (over || interrupted_ || Left() == 0) return;
   SolveResult led = out_.result;
   const int raced = static_cast<int>(iterations_.size());
-  Round({{{{}, led.state.U, &led.state}}}, options_.iterations, options_.tolerance, 0);
+  SolveOnce({{}, led.state.U, &led.state});
   const SolveResult& then = out_.result;
   if (MeritOf(led.violation, led.cost) < MeritOf(then.violation, then.cost)) {  // it went on from a last iterate
     const bool kept = led.violation <= constrained_.tolerance;

@@ -56,6 +56,7 @@ class BasinHopping {
 
  private:
   void SolvePlainly(const Guess& guess);
+  void SolveOnce(const Guess& guess);
   void SolveMirrored();
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
@@ -96,6 +97,7 @@ class BasinHopping {
   void SayBack(const SolveResult& before, int rounds);
   void Follow(Lockstep* lockstep);
   void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
+  bool Crawls() const;
   bool IsHopeless(const IterationRecord& record) const;
   void DropHopeless(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
   std::size_t Best(const std::vector<SolveResult>& results) const;
@@ -120,6 +122,8 @@ class BasinHopping {
   bool interrupted_ = false;
   std::exception_ptr thrown_;  // by the callback
   int halfway_ = 0;            // of a race; 0: there is none
+  bool plainly_ = false;       // in the plain solve, which may crawl
+  bool crawls_ = false;        // … and was ended for that
   std::size_t kicked_ = 0;     // solves of the round, its first, that begin at kicked controls
   bool shot_ = false;          // the best motion is one of multiple shooting
   int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting

@@ -707,6 +707,45 @@ TEST_F(BasinHopping, EndsASolveThatCreeps) {
   EXPECT_THROW(SolveIlqr(well.ToProblem(), well.U_guess, creeping), Error);
 }
 
+// A swimmer that inches its way at the same pace all along ends halfway, so that others follow with what is left; one
+// that nears its end does not.
+TEST_F(BasinHopping, EndsASolveThatCrawls) {
+  const support::TemporaryFolder folder;
+  const std::string geom = "<geom type='ellipsoid' fluidshape='ellipsoid' contype='0' size=";
+  folder.Write(
+      "swim.xml",
+      "<mujoco><compiler angle='radian'/><option timestep='.005' density='1000' viscosity='.001' gravity='0 0 0' "
+      "integrator='implicitfast'/>"
+      "<worldbody>"
+      "<body><joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 1 0'/><joint axis='0 0 1'/>" +
+          geom + "'.12 .03 .06'/><site name='nose' pos='-.12 0 0'/><body pos='.13 0 0'>" +
+          "<joint name='a' axis='0 0 1' range='-1.2 1.2' damping='.02'/>" + geom +
+          "'.1 .02 .06' pos='.1 0 0'/><body pos='.21 0 0'>" +
+          "<joint name='b' axis='0 0 1' range='-1.2 1.2' damping='.02'/>" + geom +
+          "'.1 .015 .06' pos='.1 0 0'/></body></body></body></worldbody><actuator>"
+          "<motor joint='a' ctrlrange='-3 3'/><motor joint='b' ctrlrange='-3 3'/></actuator></mujoco>");
+  Task task = LoadTask(
+      folder.Write("task.xml",
+                   "<task model='swim.xml' horizon='1.5' controlstep='6'><cost site='nose' quantity='pos' index='0 1' "
+                   "target='-1.6 0' weight='1' terminal='100'/><cost ctrl='all' weight='0.002'/></task>"));
+  task.hopping.shooting = task.hopping.lean = task.hopping.smooth = false;
+  task.hopping.rounds = 1;
+  task.hopping.iterations = 10;
+  task.solver.iterations = 60;
+  task.solver.threads = 1;
+  const SolveResult alone = Solve(task.ToProblem(), task.ToGuess(), task.solver);
+  ASSERT_EQ(alone.status, SolveStatus::kIterationLimit) << alone.message;
+  const BasinHoppingResult found = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping);
+  ASSERT_GE(found.rounds.size(), 2u) << found.result.message;
+  EXPECT_EQ(found.rounds[0].iterations, 30);
+  EXPECT_LT(found.result.cost, 0.8 * alone.cost);
+
+  // too few are left for others
+  task.hopping.iterations = 11;
+  const BasinHoppingResult whole = SolveBasinHopping(task.ToProblem(), task.ToGuess(), task.solver, task.hopping);
+  EXPECT_TRUE(whole.rounds.empty()) << whole.result.message;
+}
+
 // iterations bound all rounds together; the callback, called by this thread, ends them all
 // IlqrOptions::stop ends solves between their derivatives and their steps, however many go side by side, within
 // constraints and without; what there is has gains of the right size and a cost no higher than the guess's.
