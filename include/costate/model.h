@@ -45,7 +45,9 @@ struct Dims {
 /// @param path      file; assets are found as the engine finds them, relative to it.
 /// @param warnings  compiler warnings are appended when not null.
 /// @throws Error{kFile} if the file is missing or unreadable; Error{kParse} with the compiler's own text, which names
-///         file, line and element; Error{kUnsupported} for an .mjb of another engine version.
+///         file, line and element; Error{kUnsupported} for an .mjb of another engine version; Error{kInvalidArgument}
+///         for a time step that is not finite and above 0, or an integrator, cone or solver that the engine does not
+///         know.
 ModelPtr LoadModel(const std::string& path, std::vector<std::string>* warnings = nullptr);
 
 /// Parses an MJCF or URDF file to a spec that may still be edited (elements added) before CompileModel.
@@ -53,7 +55,7 @@ ModelPtr LoadModel(const std::string& path, std::vector<std::string>* warnings =
 SpecPtr LoadSpec(const std::string& path, std::vector<std::string>* warnings = nullptr);
 
 /// Compiles a spec. @param name  stands in messages (the file it came from).
-/// @throws Error{kParse} with the compiler's text.
+/// @throws Error{kParse} with the compiler's text; Error{kInvalidArgument} as LoadModel.
 ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::string>* warnings = nullptr);
 
 /// Loads a model from MJCF text, e.g. a raw string in a test or example; no assets. @throws as LoadModel.

@@ -59,6 +59,8 @@ class Simulator {
   /// @param context   by kContextSignature: what every rollout starts with besides x0 and U.
   /// @param substeps  engine steps a control interval.
   /// @param threads   workers; 0 takes the number of cores.
+  /// @throws Error{kDimensionMismatch, kInvalidArgument} for a context of another size or with forces or mocap poses
+  ///         that are not finite, substeps < 1, and options that do not step (step.h).
   Simulator(const mjModel* model, ConstVectorRef context, int substeps = 1, int threads = 0);
   ~Simulator();
 

@@ -29,7 +29,8 @@ const char* ToString(StepStatus status);
 /// @post  `data` is after the interval, its moving context advanced. The context at entry is the caller's business:
 ///        SetContext or SetMovingContext before the call makes f a function. After kBadState the engine has reset
 ///        `data`, context included.
-/// @throws Error{kDimensionMismatch}; Error{kEngine} if the engine raises an error.
+/// @throws Error{kDimensionMismatch}; Error{kInvalidArgument} for a time step that is not finite and above 0 and for an
+///         integrator, cone or solver that the engine does not know; Error{kEngine} if the engine raises an error.
 StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, int substeps, VectorRef x_next,
                 VectorRef sensors);
 

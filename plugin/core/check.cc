@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
+
+#include "core/option_words.h"
 
 namespace costate {
 
@@ -14,6 +17,23 @@ void CheckFinite(const mjModel* model, const char* what, ConstVectorRef values,
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is not finite: {}{} is {} (model '{}')", what,
                                                          names(model)[i], where, values[i], ModelName(model)));
   }
+}
+
+void CheckModelOptions(const mjModel* model) {
+  const mjOption& o = NotNull(model)->opt;
+  const auto fail = [&](const std::string& text) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("opt.{} (model '{}')", text, ModelName(model)));
+  };
+  if (!(o.timestep > 0) || !std::isfinite(o.timestep))
+    fail(fmt::format("timestep is {:g} s, expected a finite number above 0", o.timestep));
+  const auto word = [&](const char* name, int value, const auto& words) {
+    const int count = static_cast<int>(std::size(words));
+    if (value < 0 || value >= count) fail(fmt::format("{} is {}, expected 0 … {}", name, value, count - 1));
+  };
+  word("integrator", o.integrator, kIntegratorWords);
+  word("cone", o.cone, kConeWords);
+  word("solver", o.solver, kSolverWords);
+  word("jacobian", o.jacobian, kJacobianWords);
 }
 
 // Data holds the signature of the compiled model that it was made for. Models compiled apart may still be alike, as two

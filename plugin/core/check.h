@@ -29,6 +29,11 @@ inline const mjModel* NotNull(const mjModel* model) {
   return model;
 }
 
+/// The options of a model that any program may have written: the engine ends the process where it meets an integrator
+/// that is none, and steps without a word by a time that is none. A few comparisons.
+/// @throws Error{kInvalidArgument}: "opt.timestep is -0.01 s, expected a finite number above 0 (model 'hopper')".
+void CheckModelOptions(const mjModel* model);
+
 /// @throws Error{kInvalidArgument} for no data, and for data that was made for a model of another layout: reading it
 /// would leave its buffers.
 void CheckData(const mjModel* model, const mjData* data);

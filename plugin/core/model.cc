@@ -118,6 +118,15 @@ void SetPluginSlots(const std::vector<std::string>& plugins, mjModel* model, con
   }
 }
 
+// the compiler takes a time step of 0, and whoever made the bytes any number
+void CheckLoadedOptions(const mjModel* model, const std::string& name) {
+  try {
+    CheckModelOptions(model);
+  } catch (const Error& error) {
+    throw Error(error.code(), WithName(name, error.what()));
+  }
+}
+
 ModelPtr ParseBinary(std::span<const unsigned char> bytes, const std::string& name,
                      const std::vector<std::string>* plugins = nullptr) {
   int header[kMjbHeader] = {};
@@ -143,6 +152,7 @@ ModelPtr ParseBinary(std::span<const unsigned char> bytes, const std::string& na
   if (!model) throw Error(ErrorCode::kFile, name + " is damaged: " + reason);
   if (plugins) SetPluginSlots(*plugins, model.get(), name);
   CheckPluginSlots(model.get(), name);
+  CheckLoadedOptions(model.get(), name);
   return model;
 }
 
@@ -206,6 +216,7 @@ ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::st
     if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(std::move(text));
   }
   Append(std::move(found), warnings);
+  CheckLoadedOptions(model.get(), name);
   return model;
 }
 

@@ -7,6 +7,7 @@ namespace costate {
 inline constexpr const char* kIntegratorWords[] = {"Euler", "RK4", "implicit", "implicitfast", "discrete"};
 inline constexpr const char* kSolverWords[] = {"PGS", "CG", "Newton"};
 inline constexpr const char* kConeWords[] = {"pyramidal", "elliptic"};
+inline constexpr const char* kJacobianWords[] = {"dense", "sparse", "auto"};
 inline constexpr const char* kJointWords[] = {"free", "ball", "slide", "hinge"};
 
 }  // namespace costate

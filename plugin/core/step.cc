@@ -107,6 +107,7 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
   if (substeps < 1) {
     throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
   }
+  CheckModelOptions(model);
   if (x_next.size() > 0) CheckSize(model, "x_next", x_next.size(), "nx", dims.nx);
   if (sensors.size() > 0) CheckSize(model, "sensors", sensors.size(), "nsensordata", dims.ns);
   SetStateAndControl(model, data, dims, x, u);
@@ -137,6 +138,7 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
 
 StepStatus Forward(const mjModel* model, mjData* data, ConstVectorRef x, ConstVectorRef u, VectorRef sensors) {
   const Dims dims(model);
+  CheckModelOptions(model);
   if (sensors.size() > 0) CheckSize(model, "sensors", sensors.size(), "nsensordata", dims.ns);
   SetStateAndControl(model, data, dims, x, u);
   if (!AllGood(data->qpos, dims.nq) || !AllGood(data->qvel, dims.nv) || !AllGood(data->act, dims.na)) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "core/check.h"
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "derivative/actuation.h"
@@ -431,6 +432,7 @@ const char* ToString(Smoothness label) {
 
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options) {
   CheckDifferentiable(model);
+  CheckModelOptions(model);
   CheckFiniteState(model, GetState(model, data));
   CheckFiniteControl(model, Eigen::Map<const VectorXd>(data->ctrl, model->nu));
   CheckFiniteContext(model, GetContext(model, data));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/finite.h"
 #include "core/joint.h"
 #include "core/simd.h"
 #include "derivative/plant.h"
@@ -191,7 +192,8 @@ bool StepAssembly::Finish(const mjModel* m, StepDerivative* out) const {
     out->A.block<3, 3>(dof, nv + dof) += rotation.by_velocity - h * Eigen::Matrix3d::Identity();
     out->A.block<3, 3>(dof, dof) += rotation.by_position - Eigen::Matrix3d::Identity();
   }
-  return finite_;
+  // products with the time step alone: below 1 they cannot overflow
+  return finite_ && (h <= 1 || (IsFinite(out->A) && IsFinite(out->B)));
 }
 
 }  // namespace costate

@@ -54,6 +54,7 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
                 "level is " + std::to_string(level) + ", it is kBest (0), kAnalytic (1), kResidual (2) or kStep (3)");
   }
   CheckDifferentiable(model);
+  CheckModelOptions(model);
   context.resize(mj_stateSize(model, kContextSignature));
   mj_getState(model, data.get(), context.data(), kContextSignature);
   point.resize(mj_stateSize(model, mjSTATE_INTEGRATION));
@@ -83,6 +84,7 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
 
 // x, u and context into the point, from which Covers sets data; the model's values and options as they are now
 void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
+  CheckModelOptions(model);
   RefreshParameters();
   local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
@@ -165,6 +167,8 @@ void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
     out->B = B + substep.B;
     out->coverage.Add(substep.coverage);
   }
+  if (options.substeps > 1 && !(IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->P)))
+    out->status = StepStatus::kBadState;  // each step's is, their product is not
 }
 
 Linearizer::Linearizer(const mjModel* model, const LinearizeOptions& options) {

@@ -134,6 +134,7 @@ void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out)
     out->coverage.Add(to->coverage);
   }
   out->x = lambda;
+  if (count > 1 && !AllFinite(*out)) out->status = StepStatus::kBadState;  // each step's is, their sum is not
 }
 
 void Linearizer::Impl::JvpInterval(ConstMatrixRef direction, ConstMatrixRef du, StepJvp* out) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/check.h"
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "core/warnings.h"
@@ -254,6 +255,7 @@ ReferenceDerivative Reference(const mjModel* model, const mjData* data, const Re
                     std::to_string(options.substeps));
   }
   CheckDifferentiable(model);
+  CheckModelOptions(model);
   CheckFiniteState(model, GetState(model, data));
   CheckFiniteControl(model, Eigen::Map<const VectorXd>(data->ctrl, model->nu));
   CheckFiniteContext(model, GetContext(model, data));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/check.h"
 #include "core/dense_product.h"
 #include "core/engine_guard.h"
 #include "core/spectral_radius.h"
@@ -88,12 +89,12 @@ LinearizationPlugin::LinearizationPlugin(const mjModel* m, mjData*, int instance
     symmetric_ = Eigen::SelfAdjointEigenSolver<MatrixXd>(ndx);
   }
   if (output_.Needs(LinearizationOutput::kCondition)) symmetric_H_ = Eigen::SelfAdjointEigenSolver<MatrixXd>(nv);
-  Prepare(m);
 
   // once at the model's start: a level that cannot be had is told now, and memory grows to its size
   const DataPtr start = MakeData(model_.get());
   EngineGuard guard(start.get());
   try {
+    Prepare(m);
     Evaluate(m, start.get());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kUnsupported && IsBeingCompiled(m)) attributes_.Fail("level", error.what());
@@ -111,6 +112,7 @@ void LinearizationPlugin::Prepare(const mjModel* m) {
   linearizer_.reset();
   data_.reset();
   key_ = key_now_;  // of whatever is made from here on, should the rest fail
+  CheckModelOptions(model_.get());
   if (needs_matrices_) {
     LinearizeOptions options;
     options.level = level_;

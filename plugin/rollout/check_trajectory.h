@@ -36,6 +36,7 @@ inline void CheckTrajectory(const mjModel* model, const Trajectory& trajectory) 
 inline void CheckStart(const mjModel* model, ConstVectorRef context, int substeps) {
   CheckSize(model, "context", context.size(), "context size", mj_stateSize(model, kContextSignature));
   CheckFiniteContext(model, context);
+  CheckModelOptions(model);
   if (substeps >= 1) return;
   throw Error(ErrorCode::kInvalidArgument, "substeps is " + std::to_string(substeps) + ", at least 1 is needed");
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/check.h"
 #include "core/convergence.h"
 #include "core/element.h"
 #include "derivative/check_point.h"
@@ -33,6 +34,7 @@ void CheckImpactOptions(const ImpactOptions& options) {
 
 void CheckImpactModel(const mjModel* model) {
   CheckDifferentiable(model);
+  CheckModelOptions(model);
   if (model->nflex > 0) RefuseImpacts("flexes touch by elements, which have no distance here");
   if (model->nhistory > 0) RefuseImpacts("delays carry derivatives from step to step");
   if (model->nplastic > 0) RefuseImpacts("plastic state carries derivatives from step to step");

@@ -314,6 +314,36 @@ TEST_F(StepTest, WrongSizesAreNamed) {
   EXPECT_ERROR(Step(model.get(), data.get(), x, u, 0, none, none), ErrorCode::kInvalidArgument, "substeps is 0");
 }
 
+// the engine would end the process at an integrator that is none, and step without a word by a time that is none
+TEST_F(StepTest, OptionsThatDoNotStepAreRefusedByName) {
+  const ModelPtr model = LoadModelFromString(Scene(""));
+  const DataPtr data = MakeData(model.get());
+  const VectorXd x = GetState(model.get(), data.get()), u = VectorXd::Zero(2);
+  VectorXd none;
+  const auto refused = [&](auto* option, auto value, const char* text) {
+    const auto good = std::exchange(*option, value);
+    EXPECT_ERROR(Step(model.get(), data.get(), x, u, 1, none, none), ErrorCode::kInvalidArgument, text, "'scene'");
+    EXPECT_ERROR(Forward(model.get(), data.get(), x, u, none), ErrorCode::kInvalidArgument, text);
+    *option = good;
+  };
+  mjOption& o = model->opt;
+  refused(&o.timestep, 0.0, "opt.timestep is 0 s");
+  refused(&o.timestep, -0.01, "opt.timestep is -0.01 s, expected a finite number above 0");
+  refused(&o.timestep, std::nan(""), "opt.timestep is nan");
+  refused(&o.timestep, std::numeric_limits<double>::infinity(), "opt.timestep is inf");
+  refused(&o.integrator, 77, "opt.integrator is 77, expected 0 … 4");
+  refused(&o.cone, -1, "opt.cone is -1, expected 0 … 1");
+  refused(&o.solver, 3, "opt.solver is 3, expected 0 … 2");
+  refused(&o.jacobian, 3, "opt.jacobian is 3, expected 0 … 2");
+  EXPECT_EQ(Step(model.get(), data.get(), x, u, 1, none, none), StepStatus::kOk);
+
+  // nor are such models loaded
+  EXPECT_ERROR(LoadModelFromString("<mujoco><option timestep='-0.01'/></mujoco>"), ErrorCode::kInvalidArgument,
+               "XML text: opt.timestep is -0.01 s");
+  o.timestep = 0;
+  EXPECT_ERROR(DeserializeModel(SerializeModel(model.get())), ErrorCode::kInvalidArgument, "opt.timestep is 0 s");
+}
+
 // writing a state into its buffers would leave them
 TEST_F(StepTest, DataOfAnotherModelIsRefused) {
   const ModelPtr model = LoadModelFromString(Scene("")), small = LoadModelFromString("<mujoco model='small'/>");

@@ -11,6 +11,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "derivative/allocations.h"
 #include "support/engine_test.h"
@@ -273,6 +274,70 @@ TEST_F(LinearizeTest, RefusesWhatIsNotFiniteByName) {
   EXPECT_ERROR(Linearizer(model.get(), {.substeps = 0}), ErrorCode::kInvalidArgument, "substeps is 0");
   EXPECT_ERROR(Linearizer(model.get(), {.eps = -1}), ErrorCode::kInvalidArgument, "eps");
   EXPECT_ERROR(Linearizer(model.get(), {.eps = std::nan("")}), ErrorCode::kInvalidArgument, "eps");
+}
+
+// one slide: the derivative is made of the time step alone, and no dynamics fail first
+TEST_F(LinearizeTest, OptionsThatDoNotStepAreRefusedAtEveryLevel) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='j' type='slide'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor joint='j'/></actuator></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  const VectorXd x = DefaultState(model.get()), u = VectorXd::Zero(1);
+  const auto refused = [&](auto* option, auto value, const char* text) {
+    for (const Level level : {Level::kBest, Level::kAnalytic, Level::kResidual, Level::kStep}) {
+      const auto code = ErrorCode::kInvalidArgument;
+      Linearizer made_before(model.get(), {.level = level});
+      const auto good = std::exchange(*option, value);
+      StepDerivative out;
+      StepVjp vjp;
+      AccelerationDerivative acceleration;
+      EXPECT_ERROR(Linearizer(model.get(), {.level = level}), code, text);
+      EXPECT_ERROR(made_before.Linearize(x, u, &out), code, text);
+      EXPECT_ERROR(made_before.LinearizeSensors(x, &out), code, text);
+      EXPECT_ERROR(made_before.LinearizeAcceleration(x, u, &acceleration), code, text);
+      EXPECT_ERROR(made_before.Vjp(x, u, x, &vjp), code, text);
+      EXPECT_ERROR(Certify(model.get(), data.get()), code, text);
+      EXPECT_ERROR(Reference(model.get(), data.get()), code, text);
+      EXPECT_ERROR(Simulator(model.get(), GetContext(model.get(), data.get()), 1, 1), code, text);
+      *option = good;
+      made_before.Linearize(x, u, &out);
+      EXPECT_EQ(out.status, StepStatus::kOk);
+    }
+  };
+  refused(&model->opt.timestep, std::nan(""), "opt.timestep is nan");
+  refused(&model->opt.timestep, 0.0, "opt.timestep is 0 s");
+  refused(&model->opt.timestep, -0.01, "opt.timestep is -0.01 s");
+  refused(&model->opt.integrator, 77, "opt.integrator is 77");
+  refused(&model->opt.cone, 77, "opt.cone is 77");
+  refused(&model->opt.solver, 77, "opt.solver is 77");
+}
+
+// each factor is a number, h² / m and the product of two steps are none
+TEST_F(LinearizeTest, ProductsThatOverflowAreNoDerivative) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='j' type='slide' damping='1'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor joint='j'/></actuator></mujoco>");
+  const VectorXd x = DefaultState(model.get()), u = VectorXd::Zero(1);
+  const auto fails = [&](const LinearizeOptions& options) {
+    StepDerivative out;
+    try {
+      Linearizer(model.get(), options).Linearize(x, u, &out);
+    } catch (const Error& error) {
+      return std::string(error.what()).find("not finite") != std::string::npos;
+    }
+    return out.status != StepStatus::kOk;
+  };
+  model->opt.timestep = 1e200;
+  for (const Level level : {Level::kBest, Level::kAnalytic, Level::kResidual}) EXPECT_TRUE(fails({.level = level}));
+  model->opt.timestep = 1e-3;
+  model->dof_damping[0] = -1e205;  // implicit in velocity: v' = v / (1 - h d / m)
+  model->opt.disableflags |= mjDSBL_EULERDAMP;
+  StepDerivative out;
+  Linearizer(model.get(), {.level = Level::kAnalytic}).Linearize(x, u, &out);
+  EXPECT_EQ(out.status, StepStatus::kOk);
+  EXPECT_GT(std::abs(out.A(1, 1)), 1e200);
+  EXPECT_TRUE(fails({.level = Level::kAnalytic, .substeps = 2}));
+  TakeWarnings();
 }
 
 TEST_F(LinearizeTest, AStepThatFailsIsAStatusAndNotTheDerivativeOfAResetSystem) {

@@ -311,6 +311,28 @@ TEST_F(LinearizationPluginTest, AStepThatFailsShowsLevelZero) {
   EXPECT_TRUE(BitwiseEqual(Values(m.get(), d.get()), Values(other.get(), fresh.get())));
 }
 
+// the host's process goes on, with data made then, too
+TEST_F(LinearizationPluginTest, OptionsThatDoNotStepShowLevelZero) {
+  for (const char* output : {"level spectral_radius", "condition", "switch_distance"}) {
+    const ModelPtr m = LoadModelFromString(Leg(Sensor(output)));
+    const DataPtr d = MakeData(m.get());
+    mj_forward(m.get(), d.get());
+    const VectorXd good = Values(m.get(), d.get());
+    EXPECT_FALSE(good.isZero(0)) << output;
+    m->opt.timestep = -m->opt.timestep;
+    mj_forward(m.get(), d.get());
+    EXPECT_TRUE(Values(m.get(), d.get()).isZero(0)) << output;
+    const DataPtr later = MakeData(m.get());
+    mj_forward(m.get(), later.get());
+    EXPECT_TRUE(Values(m.get(), later.get()).isZero(0)) << output;
+    m->opt.timestep = -m->opt.timestep;
+    for (mjData* data : {d.get(), later.get()}) {
+      mj_forward(m.get(), data);
+      EXPECT_TRUE(support::MatricesNearRelative(Values(m.get(), data), good, 1e-9)) << output;
+    }
+  }
+}
+
 // nothing can move: A and H are empty, and nothing is asked of their eigenvalues
 TEST_F(LinearizationPluginTest, SumsUpAModelWithoutDegreesOfFreedom) {
   const ModelPtr m = LoadModelFromString(
