@@ -95,7 +95,7 @@ void PolicyPlugin::Reset(const mjModel* m, mjtNum* state) {
   mju_zero(state, kHeldControls + m->nu);
   state[kMadeAt] = state[kStepBegan] = -mjMAXVAL;
   if (!start_) return;
-  const double interval = std::clamp(IntervalAt(0), 0.0, static_cast<double>(run_->N));
+  const double interval = std::fmin(std::fmax(IntervalAt(0), 0), run_->N);  // no number: the first
   mj_setState(m, data_, run_->record.trajectory.X.col(static_cast<int>(interval)).data(), kStateSignature);
   if (interval == 0 && start_context_.size() > 0) mj_setState(m, data_, start_context_.data(), kStartContext);
 }

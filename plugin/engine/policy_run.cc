@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <list>
 #include <map>
@@ -133,6 +134,11 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
   run->record = ReadRecord(run->folder);
   run->N = run->record.trajectory.N();
   run->knot_time = run->record.substeps * run->record.model->opt.timestep;
+  if (!(run->knot_time > 0) || !std::isfinite(run->knot_time)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("run '{}' holds its controls for {:g} s, expected a finite time above 0", run->folder,
+                            run->knot_time));
+  }
   if (run->N < 1 || run->record.model->nu == 0) {
     throw Error(ErrorCode::kInvalidArgument, "run '" + run->folder + "' has no control to play");
   }

@@ -3,8 +3,13 @@
 #include <mujoco/mujoco.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "core/extremes.h"
 #include "core/model.h"
@@ -17,6 +22,88 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct BadMember {
+  std::string text;  // "horizon.substeps is 0, expected …"
+};
+
+// A member of record.json and where it stands there: what is of another kind is refused by that. The parser's own
+// conversions read 2.7 as 2, and their complaints name no member.
+class Member {
+ public:
+  Member(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
+
+  bool is_null() const { return json_.is_null(); }
+  bool Has(const char* key) const { return Object().contains(key); }
+  Member At(const char* key) const {
+    const auto found = Object().find(key);
+    if (found == json_.end()) throw BadMember{Path(key) + " is not there"};
+    return {*found, Path(key)};
+  }
+  std::vector<Member> List() const {
+    if (!json_.is_array()) Expected("a list");
+    std::vector<Member> all;
+    for (const Json& json : json_) all.emplace_back(json, fmt::format("{}[{}]", where_, all.size()));
+    return all;
+  }
+  std::string Text() const {
+    if (!json_.is_string()) Expected("a text");
+    return json_.get<std::string>();
+  }
+  bool Flag() const {
+    if (!json_.is_boolean()) Expected("true or false");
+    return json_.get<bool>();
+  }
+  double Real() const {
+    if (!json_.is_number()) Expected("a number");
+    return json_.get<double>();
+  }
+  // JSON has no NaN and no infinity: they are written as null
+  double RealOr(double null) const { return is_null() ? null : Real(); }
+  template <typename T = int>
+  T Whole(T least, T most = std::numeric_limits<T>::max()) const {
+    const bool negative = json_.is_number_integer() && !json_.is_number_unsigned();
+    const bool fits = negative                     ? std::in_range<T>(json_.get<std::int64_t>())
+                      : json_.is_number_unsigned() ? std::in_range<T>(json_.get<std::uint64_t>())
+                                                   : false;
+    if (!fits || json_.get<T>() < least || json_.get<T>() > most)
+      Expected(fmt::format("a whole number from {} to {}", least, most));
+    return json_.get<T>();
+  }
+  std::vector<std::string> Texts() const {
+    std::vector<std::string> texts;
+    for (const Member& member : List()) texts.push_back(member.Text());
+    return texts;
+  }
+  std::map<std::string, std::string> TextsByName() const {
+    std::map<std::string, std::string> texts;
+    for (const auto& [name, json] : Object().items()) texts[name] = Member(json, Path(name)).Text();
+    return texts;
+  }
+
+  [[noreturn]] void Expected(const std::string& what) const {
+    constexpr std::size_t kMost = 40;
+    const std::string text = ToText(json_, -1);
+    throw BadMember{fmt::format("{} is {}{}, expected {}", where_.empty() ? "it" : where_, text.substr(0, kMost),
+                                text.size() > kMost ? "…" : "", what)};
+  }
+
+ private:
+  const Json& Object() const {
+    if (!json_.is_object()) Expected("members by name");
+    return json_;
+  }
+  std::string Path(const std::string& key) const { return where_.empty() ? key : where_ + "." + key; }
+
+  const Json& json_;
+  std::string where_;
+};
+
+// by name, as record.json lists them
+struct ListedFile {
+  std::size_t bytes;
+  std::string sha256;
+};
+
 class RunReader {
  public:
   explicit RunReader(const std::string& folder) : folder_(folder), what_("run '" + folder + "': ") {}
@@ -25,11 +112,14 @@ class RunReader {
 
  private:
   [[noreturn]] void Damaged(const std::string& what) const { throw Error(ErrorCode::kFile, what_ + what); }
+  Member Root() const { return {json_, ""}; }
   void ReadJson();
   void CheckVersions() const;
+  void ReadContents();
   std::string ReadFile(const std::string& name) const;  // after comparing size and hash
   MatrixXd ReadTable(const std::string& name, const std::vector<std::string>& header, Eigen::Index rows) const;
   void ReadDescription(Record* record) const;
+  void ReadConstraints(const Member& list, Record* record) const;
   void ReadTrajectory(Record* record) const;
   void ReadPushes(Record* record) const;
   void ReadPolicy(Record* record) const;
@@ -39,13 +129,11 @@ class RunReader {
   fs::path folder_;
   std::string what_;
   Json json_;
+  std::map<std::string, ListedFile> files_;
   Contents contents_;
   bool some_pushed_ = false;  // a run written before this list has columns of all bodies
-  int N_ = 0;
+  int N_ = 0, iterations_ = 0;
 };
-
-// JSON has no NaN and no infinity: they are written as null
-double Number(const Json& json) { return json.is_null() ? kNan : json.get<double>(); }
 
 void RunReader::ReadJson() {
   std::error_code ignored;
@@ -62,33 +150,59 @@ void RunReader::ReadJson() {
 
 void RunReader::CheckVersions() const {
   // an older program cannot judge anything else of a newer run, not even its checksum
-  const int schema = json_.at("schema").get<int>();
-  const Json& software = json_.at("software");
+  const int schema = Root().At("schema").Whole(0);
+  const Member software = Root().At("software");
   if (schema > kSchema) {
     Damaged(fmt::format("it has schema {}, written by Costate {}; this is Costate {}, which reads up to schema {}",
-                        schema, software.value("costate", "?"), COSTATE_VERSION, kSchema));
+                        schema, software.Has("costate") ? software.At("costate").Text() : "?", COSTATE_VERSION,
+                        kSchema));
   }
-  if (json_.at("checksum").get<std::string>() != Checksum(json_))
-    Damaged("record.json was changed after it was written");
-  const std::string mujoco = software.at("mujoco").get<std::string>();
+  if (Root().At("checksum").Text() != Checksum(json_)) Damaged("record.json was changed after it was written");
+  const std::string mujoco = software.At("mujoco").Text();
   if (mujoco != mj_versionString()) {
     throw Error(ErrorCode::kUnsupported, what_ + "it was made with MuJoCo " + mujoco + ", this is MuJoCo " +
                                              mj_versionString() + ", whose compiled models and numbers differ");
   }
 }
 
-std::string RunReader::ReadFile(const std::string& name) const {
-  for (const Json& file : json_.at("files")) {
-    if (file.at("name").get<std::string>() != name) continue;
-    std::string bytes = costate::ReadFile(folder_ / name, what_ + name);
-    const std::size_t expected = file.at("bytes").get<std::size_t>();
-    if (bytes.size() < expected) Damaged(fmt::format("{} is cut off: {} of {} bytes", name, bytes.size(), expected));
-    if (bytes.size() > expected || Sha256Of(bytes) != file.at("sha256").get<std::string>()) {
-      Damaged(name + " was changed after it was written (its SHA-256 is another)");
-    }
-    return bytes;
+// which parts there are, and how long
+void RunReader::ReadContents() {
+  const Member contents = Root().At("contents");
+  const auto later = [&](const char* name) { return contents.Has(name) && contents.At(name).Flag(); };
+  contents_ = {.task = contents.At("task").Flag(),
+               .cost = contents.At("cost").Flag(),
+               .gradient_norm = contents.At("gradient_norm").Flag(),
+               .diagnostics = contents.At("diagnostics").Flag(),
+               .policy = contents.At("policy").Flag(),
+               .iterations = contents.At("iterations").Flag(),
+               .violation = later("violation"),
+               .gap = later("gap"),
+               .pushes = later("pushes"),
+               .second = later("second_regularization")};
+  some_pushed_ = contents.Has("pushed_bodies");
+  if (some_pushed_) {
+    for (const Member& body : contents.At("pushed_bodies").List()) contents_.pushed.push_back(body.Whole(0));
   }
-  Damaged("record.json does not list " + name);
+  const Member horizon = Root().At("horizon");
+  if (!(horizon.At("timestep_s").Real() > 0)) horizon.At("timestep_s").Expected("a number above 0");
+  N_ = horizon.At("N").Whole(0, std::numeric_limits<int>::max() - 1);  // there are N + 1 states
+  iterations_ = Root().At("result").At("iterations").Whole(0);
+  for (const Member& file : Root().At("files").List()) {
+    const std::string name = file.At("name").Text();
+    if (name.empty() || name[0] == '.' || name.find('/') != name.npos) file.At("name").Expected("a file of the folder");
+    files_[name] = {file.At("bytes").Whole<std::size_t>(0), file.At("sha256").Text()};
+  }
+}
+
+std::string RunReader::ReadFile(const std::string& name) const {
+  const auto file = files_.find(name);
+  if (file == files_.end()) Damaged("record.json does not list " + name);
+  std::string bytes = costate::ReadFile(folder_ / name, what_ + name);
+  const std::size_t expected = file->second.bytes;
+  if (bytes.size() < expected) Damaged(fmt::format("{} is cut off: {} of {} bytes", name, bytes.size(), expected));
+  if (bytes.size() > expected || Sha256Of(bytes) != file->second.sha256)
+    Damaged(name + " was changed after it was written (its SHA-256 is another)");
+  return bytes;
 }
 
 MatrixXd RunReader::ReadTable(const std::string& name, const std::vector<std::string>& header,
@@ -99,50 +213,59 @@ MatrixXd RunReader::ReadTable(const std::string& name, const std::vector<std::st
 }
 
 void RunReader::ReadDescription(Record* record) const {
-  record->command = json_.at("command");
-  record->created = json_.at("created");
-  record->model_file = json_.at("inputs").at("model_file");
-  record->task_file = json_.at("inputs").at("task_file");
-  record->substeps = json_.at("horizon").at("substeps");
-  record->seed = json_.at("seed");
-  record->latency_budget = Number(json_.at("latency_budget_s"));
-  record->latency_used = Number(json_.at("latency_used_s"));
-  record->model_sha256 = json_.at("model").at("sha256");
-  record->failures = json_.at("failures").get<std::vector<std::string>>();
-  record->warnings = json_.at("warnings").get<std::vector<std::string>>();
-  record->settings = json_.at("settings").get<std::map<std::string, std::string>>();
-  const Json& result = json_.at("result");
-  record->status = result.at("status");
-  record->message = result.at("message");
-  record->metric = result.at("metric");
-  for (const Json& term : result.at("cost_terms"))
-    record->cost_terms.push_back({term.at("name"), Number(term.at("value"))});
-  for (const Json& c : result.value("constraints", Json::array())) {
-    // a bound that is infinite is written as null
+  const Member root = Root();
+  record->command = root.At("command").Text();
+  record->created = root.At("created").Text();
+  record->model_file = root.At("inputs").At("model_file").Text();
+  record->task_file = root.At("inputs").At("task_file").Text();
+  record->substeps = root.At("horizon").At("substeps").Whole(1);
+  record->seed = root.At("seed").Whole<unsigned>(0);
+  record->latency_budget = root.At("latency_budget_s").RealOr(kNan);
+  record->latency_used = root.At("latency_used_s").RealOr(kNan);
+  record->model_sha256 = root.At("model").At("sha256").Text();
+  record->failures = root.At("failures").Texts();
+  record->warnings = root.At("warnings").Texts();
+  record->settings = root.At("settings").TextsByName();
+  const Member result = root.At("result");
+  record->status = result.At("status").Text();
+  record->message = result.At("message").Text();
+  record->metric = result.At("metric").Text();
+  for (const Member& term : result.At("cost_terms").List())
+    record->cost_terms.push_back({term.At("name").Text(), term.At("value").RealOr(kNan)});
+  if (result.Has("constraints")) ReadConstraints(result.At("constraints"), record);
+  if (root.Has("goal_places")) {
+    for (const Member& goal : root.At("goal_places").List()) {
+      GoalPlace place{goal.At("sensor").Whole(0), {}};
+      const std::vector<Member> numbers = goal.At("place").List();
+      if (numbers.size() != std::size(place.place)) goal.At("place").Expected("three numbers");
+      for (std::size_t i = 0; i < numbers.size(); ++i) place.place[i] = numbers[i].RealOr(kNan);
+      record->goal_places.push_back(place);
+    }
+  }
+  if (const Member goal = root.At("goal_state"); !goal.is_null()) {
+    const std::vector<Member> numbers = goal.List();
+    record->x_goal.resize(static_cast<Eigen::Index>(numbers.size()));
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      record->x_goal[static_cast<Eigen::Index>(i)] = numbers[i].RealOr(kNan);
+  }
+}
+
+void RunReader::ReadConstraints(const Member& list, Record* record) const {
+  for (const Member& c : list.List()) {
     ConstraintReport report;
-    report.name = c.at("name");
-    report.unit = c.at("unit");
-    report.violation = Number(c.at("violation"));
-    report.relative = Number(c.at("relative"));
-    report.knot = c.at("knot");
-    report.component = c.at("component");
-    report.value = Number(c.at("value"));
-    report.lower = c.at("lower").is_null() ? -kInf : c.at("lower").get<double>();
-    report.upper = c.at("upper").is_null() ? kInf : c.at("upper").get<double>();
-    report.multiplier = Number(c.at("multiplier"));
-    report.penalty = Number(c.at("penalty"));
-    report.active = c.at("active");
+    report.name = c.At("name").Text();
+    report.unit = c.At("unit").Text();
+    report.violation = c.At("violation").RealOr(kNan);
+    report.relative = c.At("relative").RealOr(kNan);
+    report.knot = c.At("knot").Whole(-1);
+    report.component = c.At("component").Text();
+    report.value = c.At("value").RealOr(kNan);
+    report.lower = c.At("lower").RealOr(-kInf);
+    report.upper = c.At("upper").RealOr(kInf);
+    report.multiplier = c.At("multiplier").RealOr(kNan);
+    report.penalty = c.At("penalty").RealOr(kNan);
+    report.active = c.At("active").Whole(0);
     record->constraints.push_back(std::move(report));
-  }
-  for (const Json& goal : json_.value("goal_places", Json::array())) {
-    GoalPlace place{goal.at("sensor"), {}};
-    for (std::size_t i = 0; i < 3; ++i) place.place[i] = Number(goal.at("place").at(i));
-    record->goal_places.push_back(place);
-  }
-  const Json& goal = json_.at("goal_state");
-  if (!goal.is_null()) {
-    record->x_goal.resize(static_cast<Eigen::Index>(goal.size()));
-    for (std::size_t i = 0; i < goal.size(); ++i) record->x_goal[static_cast<Eigen::Index>(i)] = Number(goal[i]);
   }
 }
 
@@ -198,8 +321,7 @@ void RunReader::ReadPolicy(Record* record) const {
 }
 
 void RunReader::ReadIterations(Record* record) const {
-  const MatrixXd table =
-      ReadTable(kIterationsFile, IterationsHeader(contents_), json_.at("result").at("iterations").get<int>());
+  const MatrixXd table = ReadTable(kIterationsFile, IterationsHeader(contents_), iterations_);
   for (Eigen::Index i = 0; i < table.rows(); ++i) {
     IterationRecord it;
     it.iteration = static_cast<int>(table(i, 0));
@@ -223,8 +345,7 @@ void RunReader::ReadIterations(Record* record) const {
 
 // listed, and none of those above
 void RunReader::ReadFurtherTables(Record* record) const {
-  for (const Json& file : json_.at("files")) {
-    const std::string name = file.at("name").get<std::string>();
+  for (const auto& [name, file] : files_) {
     if (!IsOwnFile(name)) record->tables[name] = ReadFile(name);
   }
 }
@@ -235,30 +356,21 @@ Record RunReader::Read() {
   try {
     ReadJson();
     CheckVersions();
-    const Json& contents = json_.at("contents");
-    contents_ = {contents.at("task"),
-                 contents.at("cost"),
-                 contents.at("gradient_norm"),
-                 contents.at("diagnostics"),
-                 contents.at("policy"),
-                 contents.at("iterations"),
-                 contents.value("violation", false),
-                 contents.value("gap", false),
-                 contents.value("pushes", false),
-                 contents.value("pushed_bodies", std::vector<int>()),
-                 contents.value("second_regularization", false)};
-    some_pushed_ = contents.contains("pushed_bodies");
-    N_ = json_.at("horizon").at("N");
-    if (N_ < 0) Damaged("record.json: the horizon is negative");
+    ReadContents();
     ReadDescription(&record);
-    if (const Json& model = json_.at("model"); model.contains("plugins"))
-      plugins = model.at("plugins").get<std::vector<std::string>>();
+    if (const Member model = Root().At("model"); model.Has("plugins")) plugins = model.At("plugins").Texts();
+  } catch (const BadMember& member) {
+    Damaged("record.json is damaged: " + member.text);
   } catch (const Json::exception& error) {
     Damaged(std::string("record.json is damaged: ") + error.what());
   }
   const std::string model = ReadFile(kModelFile);
-  record.model = plugins ? DeserializeModel({model.begin(), model.end()}, *plugins)
-                         : DeserializeModel({model.begin(), model.end()});
+  try {
+    record.model = plugins ? DeserializeModel({model.begin(), model.end()}, *plugins)
+                           : DeserializeModel({model.begin(), model.end()});
+  } catch (const Error& error) {
+    throw Error(error.code(), what_ + kModelFile + ": " + error.what());
+  }
   if (contents_.task) record.task_text = ReadFile(kTaskFile);
   ReadTrajectory(&record);
   if (contents_.pushes) ReadPushes(&record);

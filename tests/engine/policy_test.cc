@@ -10,6 +10,7 @@
 #include "engine/model_difference.h"
 #include "engine/playback.h"
 #include "engine/plugin_config.h"
+#include "rollout/record_format.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -301,6 +302,18 @@ TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
   EXPECT_EQ(LoadErrorOf(Scene("implicitfast", Instance(run, Config("feedback", "off")))), "");
   std::ofstream(run + "/trajectory.csv", std::ios::app) << "x";
   expect(LoadErrorOf(Scene("implicitfast", Instance(run, Config("feedback", "off")))), {"trajectory.csv"});
+}
+
+// a knot of no length would be found at no number
+TEST_F(PolicyPluginTest, RefusesARunWithoutLength) {
+  Make();
+  const std::string run = folder_.File("run"), file = run + "/record.json";
+  Json record = Json::parse(support::ReadFile(file));
+  record["horizon"]["substeps"] = 0;
+  record["checksum"] = Checksum(record);
+  std::ofstream(file) << ToText(record, 1);
+  EXPECT_NE(LoadErrorOf(Scene("implicitfast", Instance(run, Config("start", "on")))).find("horizon.substeps is 0"),
+            std::string::npos);
 }
 
 // The closed loop's own derivative: controls follow the state, and nothing else moves them. Never that of free

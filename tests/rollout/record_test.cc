@@ -308,6 +308,62 @@ TEST_F(RecordTest, NoticesADamagedNewerOrForeignDescription) {
   ExpectSame(record, read_with(ToText(Json::parse(whole), 7)));
 }
 
+// whole by its checksum, but of a hand that wrote something else: file, member and what stands there
+TEST_F(RecordTest, NamesEachMemberThatIsNone) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[0]);
+  const std::string run = folder.File("run");
+  WriteRecord(run, record, kNoPlots);
+  const Json whole = Json::parse(ReadFile(run + "/record.json"));
+  const auto read_with = [&](const char* pointer, const Json& value) {
+    Json changed = whole;
+    changed[Json::json_pointer(pointer)] = value;
+    changed["checksum"] = Checksum(changed);
+    folder.Write("run/record.json", ToText(changed, 1));
+    return ReadRecord(run);
+  };
+  const auto refused = [&](const char* pointer, const Json& value, const char* text) {
+    EXPECT_ERROR(read_with(pointer, value), ErrorCode::kFile, "run", "record.json is damaged: ", text);
+  };
+  refused("/horizon/substeps", 0, "horizon.substeps is 0, expected a whole number from 1 to ");
+  refused("/horizon/substeps", -1, "horizon.substeps is -1");
+  refused("/horizon/substeps", 2.7, "horizon.substeps is 2.7");
+  refused("/horizon/substeps", 4294967298, "horizon.substeps is 4294967298");
+  refused("/horizon/timestep_s", 0, "horizon.timestep_s is 0, expected a number above 0");
+  refused("/horizon/timestep_s", nullptr, "horizon.timestep_s is null, expected a number");
+  refused("/horizon/N", 2147483647, "horizon.N is 2147483647, expected a whole number from 0 to 2147483646");
+  refused("/horizon/N", -1, "horizon.N is -1");
+  refused("/horizon/N", 1e300, "horizon.N is 1e+300");
+  refused("/horizon", 3, "horizon is 3, expected members by name");
+  refused("/files", 3, "files is 3, expected a list");
+  refused("/files/0", nullptr, "files[0] is null, expected members by name");
+  refused("/files/1/name", 5, "files[1].name is 5, expected a text");
+  refused("/files/1/name", "../passwd", "files[1].name is \"../passwd\", expected a file of the folder");
+  refused("/files/0/bytes", -1, "files[0].bytes is -1, expected a whole number from 0");
+  refused("/files/0/sha256", Json::array(), "files[0].sha256 is [], expected a text");
+  refused("/result/iterations", nullptr, "result.iterations is null, expected a whole number");
+  refused("/result/cost_terms/0/value", "x", "result.cost_terms[0].value is \"x\", expected a number");
+  refused("/contents/task", 1, "contents.task is 1, expected true or false");
+  refused("/goal_state", "none", "goal_state is \"none\", expected a list");
+  refused("/settings/threads", 2, "settings.threads is 2, expected a text");
+  refused("/failures/0", Json::object(), "failures[0] is {}, expected a text");
+  refused("/seed", 1e10, "seed is 10000000000.0, expected a whole number");
+
+  // every member that is read, replaced by something of each kind: a run, or an error that says file and member
+  const Json flat = whole.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    if (pointer == "/checksum" || pointer == "/format" || pointer == "/schema") continue;
+    for (const Json& other : {Json(), Json(-1), Json(1e300), Json("x"), Json(true), Json::array(), Json::object()}) {
+      try {
+        read_with(pointer.c_str(), other);
+      } catch (const Error&) {
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << pointer << " = " << other << ": " << error.what();
+      }
+    }
+  }
+}
+
 TEST_F(RecordTest, SaysWhatIsNotARun) {
   support::TemporaryFolder folder;
   EXPECT_ERROR(ReadRecord(folder.File("none")), ErrorCode::kFile, "none", "no such folder");
