@@ -96,7 +96,8 @@ typedef struct {
 /* r: size numbers, NaN before the call: what is left so, or set so, is an error that names the residual. */
 typedef void (*costate_residual_value)(void* user, const costate_residual_input* input, mjtNum* r);
 
-/* Row-major, zero on entry: size x nmeasured, size x (2*nv+na), size x nu; the last two NULL unless read. */
+/* Row-major: size x nmeasured, size x (2*nv+na), size x nu; the last two NULL unless read. NaN before the call, as r,
+   so that each entry is written, zeros too: one that is not finite is an error that names the residual. */
 typedef void (*costate_residual_jacobian)(void* user, const costate_residual_input* input, mjtNum* by_measured,
                                           mjtNum* by_x, mjtNum* by_u);
 
@@ -142,7 +143,8 @@ int costate_task_substeps(const costate_task* task);
 
 /* Do the slopes that the task's costs and constraints state fit their values? Asks what residuals of one's own say,
    costate_residual_jacobian: each slope at each knot of the guess's motion against differences (costate/slope_check.h).
-   Returns 0 where all fit; otherwise nonzero and the worst of them, a line each, in error. */
+   Returns 0 where all fit; 1 where some do not, and the worst of them, a line each, in error; 2 where they were not
+   compared (no task, a residual without a slope, a guess that cannot be simulated …), and the reason in error. */
 int costate_check_slopes(costate_task* task, char* error, int error_sz);
 
 /* How a task is solved; zeros leave what the task says. */
@@ -177,8 +179,9 @@ typedef struct {
 /* Minimizes the task's cost as `costate optimize` does: within its constraints, through smoother contact, in free time,
    beyond the nearest minimum, as the task says.
      X: (N+1) x (nq+nv+na), states   U: N x nu, controls   K: N x nu x (2*nv+na), gains: u = U + K (x - X)
-   options, result and any output may be NULL. Returns 0 with the best motion, whatever the status; otherwise nonzero,
-   the reason in error, and the outputs untouched. One call at a time on one task. */
+   options, result and any output may be NULL. Returns 0 with the best motion, whatever the status, and why the solve
+   ended in error, a sentence; otherwise nonzero, the reason in error, and the outputs untouched. One call at a time on
+   one task. */
 int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result,
                        mjtNum* X, mjtNum* U, mjtNum* K, char* error, int error_sz);
 

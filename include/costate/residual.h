@@ -35,7 +35,8 @@ struct ResidualCallback {
   bool reads_control = false;
   std::function<void(const ResidualInput&, Eigen::Ref<VectorXd>)> value;
 
-  /// Sizes are set, to be kept, and entries zero on entry; another size is an Error{kDimensionMismatch} with the name.
+  /// Sizes are set, to be kept, and entries zero on entry; another size is an Error{kDimensionMismatch} with the name,
+  /// an entry that is not finite an Error{kInvalidArgument} with name and knot, which ends a solve.
   /// Without it: centred differences of `value`, an error near 1e-10 of its size.
   std::function<void(const ResidualInput&, ResidualJacobian*)> jacobian{};
 };

@@ -196,7 +196,10 @@ void RegisterResidualOf(const char* name, int size, int reads, costate_residual_
   if (jacobian != nullptr) {
     callback.jacobian = [=](const ResidualInput& in, ResidualJacobian* J) {
       const costate_residual_input point = input(in);
-      RowMajor by_measured = J->measured, by_x = J->x, by_u = J->u;
+      // as for values: what a callback that fails leaves is no slope of 0
+      RowMajor by_measured = RowMajor::Constant(J->measured.rows(), J->measured.cols(), kNan),
+               by_x = RowMajor::Constant(J->x.rows(), J->x.cols(), kNan),
+               by_u = RowMajor::Constant(J->u.rows(), J->u.cols(), kNan);
       jacobian(user, &point, by_measured.data(), by_x.size() > 0 ? by_x.data() : nullptr,
                by_u.size() > 0 ? by_u.data() : nullptr);
       J->measured = by_measured;

@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <type_traits>
 
 #include "core/engine_guard.h"
 
@@ -23,13 +24,17 @@ inline void WriteError(const char* text, char* error, int error_sz) {
   error[n] = '\0';
 }
 
-/// 0, or 1 with the reason in error.
+/// 0, with what `call` has to say in error, if anything; or 1 with the reason there.
 template <typename F>
 int CallFromC(char* error, int error_sz, F call) {
   try {
     EngineGuard guard;  // outermost: what the engine warns about our private data stays here
-    call();
-    WriteError("", error, error_sz);
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      WriteError("", error, error_sz);
+    } else {
+      WriteError(std::string(call()).c_str(), error, error_sz);
+    }
     return 0;
   } catch (const std::bad_alloc&) {
     WriteError("out of memory", error, error_sz);

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 
+#include "core/check.h"
 #include "engine/c_call.h"
 #include "engine/python_callbacks.h"
 #include "engine/two_engines.h"
@@ -49,6 +51,9 @@ void WriteControl(const NetworkPolicy& law, const mjData* d, mjtNum* u, mjtNum* 
     FeedbackGradient slopes{by_x.col(i), by_s.col(i), w};
     law.PullBack(in, VectorXd::Unit(dims.nu, i), &slopes);
   }
+  CheckFinite(m, "the law's control at this state", control, ControlNames);
+  if (!by_x.allFinite() || !by_s.allFinite())
+    throw Error(ErrorCode::kInvalidArgument, "a slope of the law at this state is not finite");
   // transposed columns are rows
   if (u) Eigen::Map<VectorXd>(u, dims.nu) = control;
   if (u_x) Eigen::Map<MatrixXd>(u_x, dims.ndx, dims.nu) = by_x;
@@ -89,8 +94,9 @@ void WriteMotion(const Task& task, const SolveResult& found, mjtNum* X, mjtNum* 
   }
 }
 
-void SolveTaskOf(costate_task* task, const costate_solve_options* given, costate_solve_result* result, mjtNum* X,
-                 mjtNum* U, mjtNum* K) {
+// returns the solver's sentence
+std::string SolveTaskOf(costate_task* task, const costate_solve_options* given, costate_solve_result* result, mjtNum* X,
+                        mjtNum* U, mjtNum* K) {
   const costate_solve_options options = given ? *given : costate_solve_options{};
   const TaskOptions with(task, options);
   TaskCallbacks callbacks;
@@ -103,7 +109,7 @@ void SolveTaskOf(costate_task* task, const costate_solve_options* given, costate
   const SolveResult& found = solution.result;
   if (found.status == SolveStatus::kDiverged) throw Error(ErrorCode::kInvalidArgument, found.message);
   WriteMotion(with.task(), found, X, U, K);
-  if (!result) return;
+  if (!result) return found.message;
   const mjModel* m = solution.timed.model ? solution.timed.model.get() : with.task().model.get();
   *result = {static_cast<int>(found.status),
              static_cast<int>(found.iterations.size()),
@@ -111,6 +117,7 @@ void SolveTaskOf(costate_task* task, const costate_solve_options* given, costate
              found.initial_cost,
              found.violation,
              m->opt.timestep};
+  return found.message;
 }
 
 }  // namespace
@@ -143,6 +150,7 @@ int costate_policy_control(const costate_policy* policy, const mjData* d, mjtNum
 costate_task* costate_load_task(const char* file, char* error, int error_sz) {
   costate_task* task = nullptr;
   costate::CallFromC(error, error_sz, [&] {
+    costate::RefuseTwoEngines();
     costate::RefuseNull(file, "file");
     costate::RefusePythonCallbacks();
     task = new costate_task{costate::LoadTask(file)};
@@ -159,12 +167,16 @@ int costate_task_intervals(const costate_task* task) { return task ? task->task.
 int costate_task_substeps(const costate_task* task) { return task ? task->task.substeps : 0; }
 
 int costate_check_slopes(costate_task* task, char* error, int error_sz) {
-  return costate::CallFromC(error, error_sz, [&] {
+  constexpr int kDoNotFit = 1, kNotCompared = 2;
+  bool agrees = false;
+  const int failed = costate::CallFromC(error, error_sz, [&]() -> std::string {
     costate::RefuseNull(task, "task");
     costate::RefusePythonCallbacks();
     const costate::SlopeCheck check = costate::CheckSlopes(task->task.ToProblem(), task->task.U_guess);
-    if (!check.agrees()) throw costate::Error(costate::ErrorCode::kInvalidArgument, check.Text());
+    agrees = check.agrees();
+    return agrees ? "" : check.Text();
   });
+  return failed ? kNotCompared : agrees ? 0 : kDoNotFit;
 }
 
 int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result,
@@ -172,6 +184,6 @@ int costate_solve_task(costate_task* task, const costate_solve_options* options,
   return costate::CallFromC(error, error_sz, [&] {
     costate::RefuseNull(task, "task");
     costate::RefusePythonCallbacks();
-    costate::SolveTaskOf(task, options, result, X, U, K);
+    return costate::SolveTaskOf(task, options, result, X, U, K);
   });
 }

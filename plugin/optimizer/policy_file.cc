@@ -100,7 +100,9 @@ NetworkPolicy PolicyReader::Read() {
     const PolicyJson json = PolicyJson::parse(ReadFile(file_, "policy '" + file_ + "'"));
     CheckNames("the state", json.at("state"), StateNames(model_));
     PolicyOptions options;
-    for (const PolicyJson& seen : json.at("observations")) options.observations.push_back(ReadObservation(seen));
+    const PolicyJson& observations = json.at("observations");
+    if (!observations.is_array() || observations.empty()) Fail("observations is no list of one or more");
+    for (const PolicyJson& seen : observations) options.observations.push_back(ReadObservation(seen));
     const std::vector<double> x_ref = json.at("x_ref");
     options.x_ref = Eigen::Map<const VectorXd>(x_ref.data(), static_cast<Eigen::Index>(x_ref.size()));
     options.knot_time = json.at("knot_time");

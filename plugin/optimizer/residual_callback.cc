@@ -2,10 +2,12 @@
 #include <costate/state.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <mutex>
 
 #include "core/engine_guard.h"
+#include "core/finite.h"
 #include "optimizer/residual_map.h"
 
 namespace costate {
@@ -46,9 +48,9 @@ class CallbackMap final : public ResidualMap {
     J->u.setZero(control ? size() : 0, control ? dims_.nu : 0);
     if (callback_->jacobian) {
       callback_->jacobian(Input(knot, z, knot.x, knot.u), J);
-      CheckPart("measured", J->measured, size(), z.size());
-      CheckPart("x", J->x, reads_state() ? size() : 0, reads_state() ? dims_.ndx : 0);
-      CheckPart("u", J->u, control ? size() : 0, control ? dims_.nu : 0);
+      CheckPart("measured", J->measured, size(), z.size(), knot.t);
+      CheckPart("x", J->x, reads_state() ? size() : 0, reads_state() ? dims_.ndx : 0, knot.t);
+      CheckPart("u", J->u, control ? size() : 0, control ? dims_.nu : 0, knot.t);
       return;
     }
 
@@ -86,12 +88,20 @@ class CallbackMap final : public ResidualMap {
   }
 
  private:
-  // a callback may have given a matrix another size
-  void CheckPart(const char* by, const MatrixXd& J, Eigen::Index rows, Eigen::Index cols) const {
-    if (J.rows() == rows && J.cols() == cols) return;
-    throw Error(ErrorCode::kDimensionMismatch,
-                fmt::format("residual '{}': its Jacobian by {} is {} × {}, expected {} × {}", name_, by, J.rows(),
-                            J.cols(), rows, cols));
+  // a callback may have given a matrix another size, or what is no slope: a solve that goes on without one would end
+  // where it begins
+  void CheckPart(const char* by, const MatrixXd& J, Eigen::Index rows, Eigen::Index cols, int t) const {
+    if (J.rows() != rows || J.cols() != cols) {
+      throw Error(ErrorCode::kDimensionMismatch,
+                  fmt::format("residual '{}': its Jacobian by {} is {} × {}, expected {} × {}", name_, by, J.rows(),
+                              J.cols(), rows, cols));
+    }
+    if (IsFinite(J)) return;
+    Eigen::Index at = 0;
+    while (std::isfinite(J.data()[at])) at++;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("residual '{}': its Jacobian by {} is not finite at knot {}: row {}, column {} is {}",
+                            name_, by, t, at % rows, at / rows, J.data()[at]));
   }
 
   ResidualInput Input(const KnotView& knot, ConstVectorRef z, ConstVectorRef x, ConstVectorRef u) const {

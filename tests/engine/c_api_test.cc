@@ -7,14 +7,20 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <regex>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/engine_test.h"
@@ -25,6 +31,7 @@
 namespace costate {
 namespace {
 
+using PlainJson = nlohmann::json;
 using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using support::MatricesNearRelative;
 
@@ -154,6 +161,54 @@ TEST_F(CApiTest, AnErrorIsATextAndLeavesTheOutputs) {
   EXPECT_EQ(Transition(3), 0) << error_;
 }
 
+// what a program writes into a compiled model is seen by nobody else before a step
+TEST_F(CApiTest, NumbersThatAreNoneAreNeverAResult) {
+  const VectorXd lambda = support::RandomTangent(model_.get(), 4);
+  const auto refused = [&](auto* option, auto value, const char* text) {
+    const auto good = std::exchange(*option, value);
+    for (const int level : {0, 1, 2, 3}) {
+      EXPECT_NE(Transition(level), 0);
+      EXPECT_NE(std::string(error_).find(text), std::string::npos) << error_;
+      std::strcpy(error_, "old");
+      EXPECT_NE(costate_vjp(model_.get(), data_.get(), level, lambda.data(), nullptr, nullptr, nullptr, error_,
+                            sizeof error_),
+                0);
+      EXPECT_NE(std::string(error_).find(text), std::string::npos) << error_;
+    }
+    EXPECT_EQ(costate_make_rollout(model_.get(), data_.get(), 1, nullptr, 0, error_, sizeof error_), nullptr);
+    EXPECT_NE(std::string(error_).find(text), std::string::npos) << error_;
+    *option = good;
+    EXPECT_EQ(Transition(0), 0) << error_;
+  };
+  refused(&model_->opt.timestep, std::nan(""), "opt.timestep is nan");
+  refused(&model_->opt.timestep, 0.0, "opt.timestep is 0");
+  refused(&model_->opt.integrator, 77, "opt.integrator is 77");
+  refused(&model_->opt.cone, 77, "opt.cone is 77");
+  refused(&model_->opt.solver, 77, "opt.solver is 77");
+}
+
+// a name in the table of its README that begins with _ has costate before it
+TEST(CApi, IsDescribedWhole) {
+  const std::string root = std::string(COSTATE_MODELS) + "/..";
+  std::set<std::string> declared, described;
+  std::string header = support::ReadFile(root + "/include/costate/costate_c.h");
+  for (std::size_t at; (at = header.find("/*")) != std::string::npos;) header.erase(at, header.find("*/") + 2 - at);
+  const std::regex function(R"((costate_\w+)\()");
+  for (std::sregex_iterator at(header.begin(), header.end(), function), end; at != end; ++at) declared.insert((*at)[1]);
+  std::istringstream readme(support::ReadFile(root + "/plugin/engine/README.md"));
+  std::string line;
+  while (std::getline(readme, line) && !line.starts_with("| of `costate_c.h`")) {
+  }
+  while (std::getline(readme, line) && line.starts_with("|")) {
+    const std::string names = line.substr(0, line.find('|', 1));
+    const std::regex name(R"(`(?:costate)?(_\w+)`)");
+    for (std::sregex_iterator at(names.begin(), names.end(), name), end; at != end; ++at)
+      described.insert("costate" + (*at)[1].str());
+  }
+  EXPECT_GT(declared.size(), 20u);
+  EXPECT_EQ(declared, described);
+}
+
 TEST_F(CApiTest, RefusesTheDataOfAnotherModelButNotOfOneThatIsAlike) {
   // a copy and the same text compiled once more have data of the same layout; another model's ends too early
   const ModelPtr copy = CopyModel(model_.get()), twin = LoadModelFromString(kModel),
@@ -260,8 +315,12 @@ void ResidualValue(void* user, const costate_residual_input* in, mjtNum* r) {
 }
 void ResidualSlopes(void* user, const costate_residual_input* in, mjtNum* by_measured, mjtNum* by_x, mjtNum* by_u) {
   const double factor = *static_cast<double*>(user);
+  std::fill_n(by_measured, 2, 0);
+  std::fill_n(by_x, 2 * 4, 0);
+  if (by_u) std::fill_n(by_u, 2, 0);
   by_measured[0] = factor * in->x[0];
   by_x[0] = factor * in->measured[0];
+  if (!in->u) return;
   by_x[4 + 1] = factor * in->u[0];  // row 1 of 2 × 4
   by_u[1 * 1 + 0] = factor * in->x[1];
 }
@@ -304,7 +363,7 @@ TEST(CResidual, IsACostOfATaskWithItsJacobianOrDifferenced) {
 TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
   static double factor = 2;
   const auto wrong = [](void* user, const costate_residual_input* in, mjtNum* by_measured, mjtNum* by_x, mjtNum* by_u) {
-    if (in->u) ResidualSlopes(user, in, by_measured, by_x, by_u);
+    ResidualSlopes(user, in, by_measured, by_x, by_u);
     if (in->t == 3) by_x[4 + 1] *= 1.01;
   };
   const support::TemporaryFolder folder;
@@ -330,9 +389,9 @@ TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
     return code;
   };
   EXPECT_EQ(check(ResidualSlopes), 0) << error;
-  EXPECT_NE(check(wrong), 0);
+  EXPECT_EQ(check(wrong), 1);
   EXPECT_NE(std::string(error).find("lx by qpos[b] at knot 3: "), std::string::npos) << error;
-  EXPECT_NE(costate_check_slopes(nullptr, error, sizeof error), 0);
+  EXPECT_EQ(costate_check_slopes(nullptr, error, sizeof error), 2);
   EXPECT_STREQ(error, "task is NULL");
 
   // at rest in 0 both numbers of the residual are 0, and so is the cost's slope whatever the Jacobian: u0 x1 by x1
@@ -343,9 +402,52 @@ TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
   };
   start = "";
   EXPECT_EQ(check(ResidualSlopes), 0) << error;
-  EXPECT_NE(check(silent), 0);
+  EXPECT_EQ(check(silent), 1);
   EXPECT_NE(std::string(error).find("J, of number 1 of its residual by qpos[b] at knot 0: "), std::string::npos)
       << error;
+}
+
+// a callback that fails, as one that raises in Python, writes nothing: that is no slope of 0
+TEST(CResidual, AJacobianThatIsNoneEndsTheSolveByName) {
+  const auto value = [](void*, const costate_residual_input* in, mjtNum* r) { r[0] = in->x[0]; };
+  const support::TemporaryFolder folder;
+  folder.Write("slide.xml",
+               "<mujoco><worldbody><body><joint name='a' type='slide'/><geom size='.1'/></body></worldbody>"
+               "<actuator><motor joint='a'/></actuator></mujoco>");
+  const std::string file = folder.Write(
+      "t.xml", "<task model='slide.xml' horizon='0.1'><start qpos='0.3'/><cost callback='c none'/></task>");
+  char error[500];
+  const auto solved = [&](costate_residual_jacobian jacobian) {
+    EXPECT_EQ(
+        costate_register_residual("c none", 1, COSTATE_READS_STATE, value, jacobian, nullptr, error, sizeof error), 0);
+    costate_task* task = costate_load_task(file.c_str(), error, sizeof error);
+    EXPECT_NE(task, nullptr) << error;
+    costate_solve_result result{};
+    result.iterations = -7;
+    const int failed = costate_solve_task(task, nullptr, &result, nullptr, nullptr, nullptr, error, sizeof error);
+    EXPECT_EQ(result.iterations == -7, failed != 0);
+    const std::string said = error;
+    EXPECT_EQ(costate_check_slopes(task, error, sizeof error), failed ? 2 : 0) << error;
+    if (failed) {
+      EXPECT_NE(std::string(error).find("residual 'c none': its Jacobian by x"), std::string::npos) << error;
+    }
+    costate_delete_task(task);
+    std::copy_n(said.c_str(), said.size() + 1, error);
+    return failed == 0;
+  };
+  EXPECT_FALSE(solved([](void*, const costate_residual_input*, mjtNum*, mjtNum*, mjtNum*) {}));
+  EXPECT_NE(std::string(error).find("residual 'c none': its Jacobian by x is not finite at knot "), std::string::npos)
+      << error;
+  EXPECT_NE(std::string(error).find("row 0, column 0 is "), std::string::npos) << error;
+  EXPECT_FALSE(solved([](void*, const costate_residual_input* in, mjtNum*, mjtNum* by_x, mjtNum*) {
+    by_x[0] = 1;
+    by_x[1] = in->t == 4 ? 1 / (in->x[1] - in->x[1]) : 0;
+  }));
+  EXPECT_NE(std::string(error).find("at knot 4: row 0, column 1 is "), std::string::npos) << error;
+  EXPECT_TRUE(solved([](void*, const costate_residual_input*, mjtNum*, mjtNum* by_x, mjtNum*) {
+    by_x[0] = 1;
+    by_x[1] = 0;
+  })) << error;
 }
 
 // ---- policies and tasks ---------------------------------------------------------------------------------------------
@@ -432,6 +534,37 @@ TEST_F(CPolicyTest, PlaysTheLawOfTheFile) {
   costate_delete_policy(nullptr);
 }
 
+// each number of such a file is one, what the law makes of them need not be
+TEST_F(CPolicyTest, AControlThatIsNoNumberIsAnError) {
+  const Dims dims(m_);
+  const auto answer = [&](const char* pointer, double number) {
+    PlainJson json = PlainJson::parse(law_->ToJson());
+    json[PlainJson::json_pointer(pointer)] = number;
+    costate_policy* policy =
+        costate_load_policy(m_, folder_.Write("huge.json", json.dump()).c_str(), error_, sizeof error_);
+    EXPECT_NE(policy, nullptr) << error_;
+    VectorXd u = VectorXd::Constant(dims.nu, -7);
+    RowMajor u_x = RowMajor::Constant(dims.nu, dims.ndx, -7), u_s = RowMajor::Constant(dims.nu, dims.ns, -7);
+    const int failed =
+        costate_policy_control(policy, data_.get(), u.data(), u_x.data(), u_s.data(), error_, sizeof error_);
+    EXPECT_TRUE(u.allFinite() && u_x.allFinite() && u_s.allFinite()) << pointer;
+    if (failed) {
+      EXPECT_NE(std::string(error_).find("not finite"), std::string::npos) << error_;
+      EXPECT_TRUE((u.array() == -7).all() && (u_x.array() == -7).all() && (u_s.array() == -7).all());
+    }
+    costate_delete_policy(policy);
+    return failed;
+  };
+  int failures = 0;
+  const PlainJson flat = PlainJson::parse(law_->ToJson()).flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    const bool scale = pointer.ends_with("/scale"), weight = pointer.starts_with("/layers");
+    if (!scale && !weight && !pointer.starts_with("/x_ref")) continue;
+    for (const double huge : {1e308, -1e308}) failures += answer(pointer.c_str(), huge) != 0;
+  }
+  EXPECT_GT(failures, 0);
+}
+
 TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
   const auto complaint = [&](const mjModel* m, const std::string& file) {
     EXPECT_EQ(costate_load_policy(m, file.c_str(), error_, sizeof error_), nullptr);
@@ -455,6 +588,13 @@ TEST_F(CPolicyTest, SaysWhatDoesNotFit) {
       << error_;
   EXPECT_NE(changed("ctrl[m]", "ctrl[n]").find("ctrl[n], in model 'arm' it is ctrl[m]"), std::string::npos) << error_;
   EXPECT_NE(changed("\"knot_time\"", "\"knots\"").find("knot_time"), std::string::npos) << error_;
+  PlainJson json = PlainJson::parse(text);
+  for (const PlainJson& other : {PlainJson(), PlainJson::object(), PlainJson::array(), PlainJson(3)}) {
+    json["observations"] = other;
+    EXPECT_NE(complaint(m_, folder_.Write("changed.json", json.dump())).find("observations is no list of one or more"),
+              std::string::npos)
+        << error_;
+  }
   EXPECT_NE(changed("\"b\": [", "\"b\": [1.0,").find("b has 4 numbers, W has 3 rows"), std::string::npos) << error_;
   std::string wide = text;
   wide.insert(wide.find('[', wide.rfind("\"W\": [") + 6) + 1, "1.0,");
@@ -501,6 +641,7 @@ TEST(CTask, IsSolvedAsTheCommandLineWould) {
     own.solver.threads = 1;
     if (hops > 0) own.hopping = {.rounds = hops, .after_solve = true};
     const SolveResult expected = SolveTask(own).result;
+    EXPECT_TRUE(error[0] != 0 && expected.message.starts_with(error)) << error;  // why it ended
     EXPECT_TRUE(support::BitwiseEqual(X, expected.trajectory.X.transpose()));
     EXPECT_TRUE(support::BitwiseEqual(U, expected.trajectory.U.transpose()));
     for (int t = 0; t < N; t++)
@@ -612,7 +753,9 @@ TEST_F(CApiTest, RefusesASecondEngine) {
       said = failed && std::string(error_).find("two MuJoCo engines are loaded: " + other) != std::string::npos;
     })
         .join();
-    return said;
+    char text[500];
+    return said && !costate_load_task(COSTATE_MODELS "/cartpole/swing_up.xml", text, sizeof text) &&
+           std::string(text).find("two MuJoCo engines are loaded") != std::string::npos;
   };
   EXPECT_EXIT(std::_Exit(refused() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
