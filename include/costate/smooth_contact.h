@@ -79,7 +79,7 @@ std::string ToString(const SmoothContact& options);
 
 /// Reads "none", "onset", "distance:0.02", "onset:0.001,friction:5" or "auto" (onset and distance, sized by the model's
 /// bodies).
-/// @throws Error{kInvalidArgument} that names the word.
+/// @throws Error{kInvalidArgument} that names the word: one that is none, no strength, or given twice.
 SmoothContact ParseSmooth(const mjModel* model, const std::string& text);
 
 /// Reads "geom:foot,pair:foot/floor,joint:knee,tendon:cord".

@@ -49,8 +49,8 @@ each state, FOLDER/STATE/sweep.csv and sweep.png: the largest error against the 
 state (bias, mean), and from the average of the true one under noise on positions of half the length that the smoothing has (averaged;
 --json has its standard error too): none of it is an error. Verdict and exit code are those of the true derivative.
 
-JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, agrees,
-  complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
+JSON (--json): { model, file, version, mujoco, sizes{nq nv na nu ns}, level, centered, eps, substeps, tolerance, smoothing,
+  agrees, complete, notes[], states[ { name, description, contacts, constraints, agrees, complete, failure, derivative_seconds,
   coverage[{term level reason}], certificate{valid label one_sided[] solver_gap{size
   name engine converged slope} switches[{name state next distance unit active}]}, blocks[{name rows cols scale judged wrong nonsmooth noisy agrees worst{row col row_name
   col_name value reference error error_bar}}], levels[{level refused seconds judged wrong block worst}], terms[{term agrees

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/check.h"
 #include "core/number.h"
@@ -76,19 +77,27 @@ SmoothContact ScaleSmooth(const SmoothContact& options, double factor) {
 SmoothContact ParseSmooth(const mjModel* model, const std::string& text) {
   SmoothContact out;
   if (text == "none") return out;
+  const auto set = [&](const std::string& word, double SmoothContact::*strength, double value) {
+    if (out.*strength > 0) {
+      const auto of = std::find_if(std::begin(kStrategies), std::end(kStrategies),
+                                   [&](const Strategy& s) { return s.strength == strength; });
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("smoothing '{}': {} is given twice", word, of->name));
+    }
+    out.*strength = value;
+  };
   for (const std::string& word : SplitWords(text)) {
     const std::size_t colon = word.find(':');
     const std::string name = word.substr(0, colon);
     if (name == "auto") {
       const double factor = colon == std::string::npos ? 1 : ReadStrength(word, word.substr(colon + 1));
-      out.onset = kAutoOnset * factor * NotNull(model)->stat.meansize;
-      out.distance = kAutoDistance * factor * model->stat.meansize;
+      set(word, &SmoothContact::onset, kAutoOnset * factor * NotNull(model)->stat.meansize);
+      set(word, &SmoothContact::distance, kAutoDistance * factor * model->stat.meansize);
       continue;
     }
     bool known = false;
     for (const Strategy& s : kStrategies) {
       if (name != s.name) continue;
-      out.*s.strength = colon == std::string::npos ? s.standard : ReadStrength(word, word.substr(colon + 1));
+      set(word, s.strength, colon == std::string::npos ? s.standard : ReadStrength(word, word.substr(colon + 1)));
       known = true;
     }
     if (!known) {

@@ -1,6 +1,7 @@
 // costate check and costate info as their users run them.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -94,6 +95,52 @@ TEST(Check, JsonHoldsEveryBlockOfEveryState) {
   EXPECT_EQ(states, (std::set<std::string>{"given", "free motion", "contact"}));
   EXPECT_GT(json["states"][2]["contacts"].get<int>(), 0);
   EXPECT_EQ(json["states"][1]["contacts"], 0);
+}
+
+// "states/blocks/worst/row": names in a text or in JSON, by way of what they stand in
+std::set<std::string> PathsOfText(const std::string& text) {
+  std::set<std::string> paths;
+  std::vector<std::string> within = {""};
+  std::string last, word;
+  for (const char c : text + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
+      word += c;
+      continue;
+    }
+    if (!word.empty()) paths.insert(last = within.back() + word);
+    if (c == '[' || c == '{') within.push_back(word.empty() ? within.back() : last + "/");
+    if (c == ']' || c == '}') within.pop_back();
+    word.clear();
+  }
+  return paths;
+}
+void AddPathsOfJson(const Json& json, const std::string& within, std::set<std::string>* paths) {
+  if (json.is_array()) {
+    for (const Json& entry : json) AddPathsOfJson(entry, within, paths);
+  }
+  if (!json.is_object()) return;
+  for (const auto& [name, value] : json.items()) {
+    paths->insert(within + name);
+    AddPathsOfJson(value, within + name + "/", paths);
+  }
+}
+
+TEST(Check, ItsHelpListsEachMemberOfTheJson) {
+  TemporaryFolder folder;
+  const std::string state = folder.Write("touch.txt", "0 -0.2004 0.1 0");
+  const ProcessResult result = Check({folder.Write("ball.xml", kBall), "--state", state, "--json", "--terms",
+                                      "--tolerance", "1e-6", "--smooth", "onset:0.01"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  std::set<std::string> written;
+  AddPathsOfJson(Json::parse(result.out), "", &written);
+  const std::string help = Check({"--help"}).out;
+  const std::size_t begin = help.find("JSON (--json):"), end = help.find("error and error_bar", begin);
+  ASSERT_NE(end, std::string::npos) << help;
+  const std::size_t list = help.find('{', begin);
+  std::erase_if(written, [](const std::string& path) {  // as in blocks
+    return path.starts_with("states/levels/worst/") || path.starts_with("states/terms/worst/");
+  });
+  EXPECT_EQ(written, PathsOfText(help.substr(list, end - list)));
 }
 
 TEST(Check, AWrongDerivativeIsExitCodeOneAndNamed) {

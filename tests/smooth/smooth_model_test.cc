@@ -289,6 +289,10 @@ TEST_F(SmoothModelTest, ErrorsNameWhatIsWrong) {
   EXPECT_ERROR(make({.friction = 1, .targets = {.geoms = {"box"}}}), ErrorCode::kInvalidArgument, "elliptic");
   EXPECT_ERROR(ParseSmooth(model.get(), "onset,soft"), ErrorCode::kInvalidArgument, "'soft'", "softness");
   EXPECT_ERROR(ParseSmooth(model.get(), "onset:x"), ErrorCode::kInvalidArgument, "'x' is no strength");
+  EXPECT_ERROR(ParseSmooth(model.get(), "onset:1,friction,onset:2"), ErrorCode::kInvalidArgument, "'onset:2'",
+               "onset is given twice");
+  EXPECT_ERROR(ParseSmooth(model.get(), "friction,friction"), ErrorCode::kInvalidArgument, "friction is given twice");
+  EXPECT_ERROR(ParseSmooth(model.get(), "distance:1,auto"), ErrorCode::kInvalidArgument, "distance is given twice");
   EXPECT_ERROR(ParseSmoothTargets("geo:box"), ErrorCode::kInvalidArgument, "'geo:box'");
   EXPECT_EQ(ToString(ParseSmooth(model.get(), "onset:0.01,friction:5")), "onset 0.01 m, friction 5 1/s");
   EXPECT_EQ(ParseSmoothTargets("pair:a/b,joint:c").pairs[0].geom2, "b");
