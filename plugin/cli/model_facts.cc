@@ -99,10 +99,7 @@ std::string FallsFreely(const mjModel* m) {
   constexpr mjtNum kWeightless = 1e-3;  // [m/s²]
   const bool gravity = !(m->opt.disableflags & mjDSBL_GRAVITY) && mju_norm3(m->opt.gravity) > kWeightless;
   if (!gravity || m->ntree == 0 || m->nactuator == 0) return "";
-  const DataPtr data = MakeData(m);
-  mj_kinematics(m, data.get());
-  mj_comPos(m, data.get());
-  const std::vector<char> driven = DrivenDofs(m, data.get());
+  const std::vector<char> driven = DrivenDofs(m);
   const bool contacts = !(m->opt.disableflags & (mjDSBL_CONTACT | mjDSBL_CONSTRAINT));
   for (int tree = 0; tree < m->ntree; tree++) {
     const char* first = driven.data() + m->tree_dofadr[tree];

@@ -14,7 +14,6 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
-#include "core/engine_guard.h"
 #include "core/lap.h"
 #include "core/number.h"
 #include "optimizer/loss_check.h"
@@ -118,24 +117,11 @@ Task LoadTrainTask(const TrainArguments& arguments) {
 // starts that a spread puts inside of something: what throws them out is no motion that a law could help
 void SayPenetration(const Task& task, const TrainResult& result) {
   const mjModel* model = task.model.get();
-  const DataPtr data = MakeData(model);
-  const EngineGuard guard(data.get());
-  const auto depth = [&](ConstVectorRef x) {
-    SetContext(model, data.get(), task.context);
-    SetState(model, data.get(), x);
-    mj_fwdPosition(model, data.get());
-    double deepest = 0;
-    for (int i = 0; i < data->ncon; i++) deepest = std::max(deepest, -data->contact[i].dist);
-    return deepest;
-  };
-  const double own = depth(task.x0);
-  double deepest = 0;
+  const double own = Penetrations(model, task.context, task.x0)[0];
+  const VectorXd found = Penetrations(model, task.context, result.starts);
+  const double deepest = found.size() > 0 ? found.maxCoeff() : 0;
   int inside = 0;
-  for (Eigen::Index i = 0; i < result.starts.cols(); i++) {
-    const double found = depth(result.starts.col(i));
-    deepest = std::max(deepest, found);
-    inside += IsDeep(model, found - own);
-  }
+  for (const double depth : found) inside += IsDeep(model, depth - own);
   if (inside == 0) return;
   fmt::print(
       "  note          at {} of {} starts a contact penetrates, by up to {:.3g} m (the task's own start: {:.3g} m, the "

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "core/engine_guard.h"
+
 namespace costate {
 
 std::vector<char> DrivenDofs(const mjModel* m, mjData* d) {
@@ -18,6 +20,14 @@ std::vector<char> DrivenDofs(const mjModel* m, mjData* d) {
     }
   }
   return driven;
+}
+
+std::vector<char> DrivenDofs(const mjModel* m) {
+  const DataPtr data = MakeData(m);
+  const EngineGuard guard(data.get());
+  mj_kinematics(m, data.get());
+  mj_comPos(m, data.get());
+  return DrivenDofs(m, data.get());
 }
 
 std::string MocapHold::Text(const mjModel* m) const {

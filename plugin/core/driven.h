@@ -12,6 +12,9 @@ namespace costate {
 /// Dofs (nv) on which an actuator has a moment in the posture of `data`, whose kinematics are known (mj_comPos).
 std::vector<char> DrivenDofs(const mjModel* model, mjData* data);
 
+/// The same in the model's default posture, on data of its own.
+std::vector<char> DrivenDofs(const mjModel* model);
+
 /// A mocap body that carries a body by a weld or connect, as gymnasium's fetch is moved.
 struct MocapHold {
   int mocap = -1, held = -1;

@@ -4,6 +4,8 @@
 
 #include <mujoco/mujoco.h>
 
+#include <costate/types.h>
+
 namespace costate {
 
 /// Is a contact that penetrates by so much [m] none any more? Beyond a tenth of the mean body size.
@@ -11,6 +13,9 @@ inline bool IsDeep(const mjModel* model, double penetration) {
   constexpr double kDeepShare = 0.1;
   return penetration > kDeepShare * model->stat.meansize;
 }
+
+/// How deep the deepest contact of each state is [m], 0 without any. @param X  states, one a column.
+VectorXd Penetrations(const mjModel* model, ConstVectorRef context, ConstMatrixRef X);
 
 }  // namespace costate
 
