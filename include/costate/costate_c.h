@@ -43,6 +43,32 @@ int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, 
 int costate_vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz);
 
+/* A and B, and x_bar and u_bar, for a loop that has called mj_forward(m, d) anyway: its numbers are not computed again,
+   which is most of the time of costate_transition and costate_vjp at level 0, whose results, errors and private mjData
+   these have. d must be as mj_forward left it; much of what is not is found out, which takes longer but is as good, not
+   all (costate/derivative.h, Linearizer::LinearizeAfterForward, says what). d is put back bit for bit, but for the
+   unused part of its arena and maxuse_stack; nobody else may use it meanwhile. */
+int costate_transition_after_forward(const mjModel* m, mjData* d, mjtNum* A, mjtNum* B, char* error, int error_sz);
+int costate_vjp_after_forward(const mjModel* m, mjData* d, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
+                              char* error, int error_sz);
+
+/* How good is what costate_transition gives for the same m, d and level? Returns the worst level of any term of A and B
+   and, where sensors is nonzero, of C and D: 1, 2 or 3; text then has a line for each term that is not analytic,
+   "contact: residual difference, why" (text_sz bytes, always terminated; may be NULL). 0 where there is no derivative,
+   and the reason in text. Costs a costate_transition. */
+int costate_coverage(const mjModel* m, const mjData* d, int level, int sensors, char* text, int text_sz);
+
+enum {
+  COSTATE_SMOOTH,       /* no switch of the step within reach: the derivative is two-sided there */
+  COSTATE_MODE_CROSSING /* some switch is: the derivative is that of the side that d is on */
+};
+
+/* What does it hold for (costate/certificate.h)? Returns the label, and in text a line for each switch within 1e-6 of
+   its own unit, "contact of foot and floor, apart: onset at 1e-09 m", and for each input on an edge of its range. -1
+   where the step fails or cannot be looked at, and the reason in text. Costs up to four steps for each entry of x and u,
+   and allocates. */
+int costate_certify(const mjModel* m, const mjData* d, char* text, int text_sz);
+
 /* Motions of many steps and gradients through them: the two halves of an operation that a framework differentiates.
    One model, and what a step reads besides state and control (time, warm start, mocap poses, applied forces …) as it is
    in d at the time of this call. */

@@ -150,6 +150,24 @@ class Linearizer {
   /// Cost at kStep: substeps × (1 + (1 or 2)(ndx + nu)) mj_step.
   void Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* out);
 
+  /// A and B (C and D are empty) about the state, control and context that `data` holds, for a loop that has called
+  /// mj_forward there anyway: what that has computed is not computed again. The numbers are those of Linearize to about
+  /// 1e-9 of their size. Where an acceleration has not converged as far, Newton's method goes on from it; and the whole
+  /// of Linearize is done, which takes mj_forward's time more, where level 1 does not have every term in closed form,
+  /// rows are too hard, (C22), substeps, parameters, smoothing, delays, sleep or a noslip pass are asked for, or `data`
+  /// is not what mj_forward leaves. That is seen of other data after mj_step (unless nothing moves), of velocities,
+  /// applied forces, mocap positions, positions of free and of driven scalar joints, controls and activations that have
+  /// changed since, and of cones, Jacobians and constraints of other options. It is not seen of other positions alone,
+  /// controls that act through activations, actuators with several inputs or at a tendon's limit, active equalities,
+  /// user data and numbers of the model: as mj_jac, this then answers for a mixture.
+  ///
+  /// @pre    mj_forward(model, data) has been called since state, control, context or model changed.
+  /// @post   `data` is as before, bit for bit, but for the unused part of its arena and maxuse_stack. The context that
+  ///         was set is still that of the other calls.
+  /// @throws as Linearize; Error{kInvalidArgument} for data of another model.
+  /// Cost at kAnalytic: Linearize without mj_forward; under RK4 without the first of its four.
+  void LinearizeAfterForward(mjData* data, StepDerivative* out);
+
   /// Pulls a covector on the next state back: one step of a costate recursion.
   ///
   ///   λ·(A dx + B du + F df) = x·dx + u·du + qfrc·df   for all dx, du and applied forces df
@@ -177,6 +195,10 @@ class Linearizer {
   /// Source: plugin/derivative/README.md, (V4).
   void Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, ConstVectorRef sigma, StepVjp* out,
            bool forces = false);
+
+  /// Aᵀ λ and Bᵀ λ (x and u; qfrc and xfrc are empty) after mj_forward: of Vjp what LinearizeAfterForward is of
+  /// Linearize, @pre, @post, @throws likewise.
+  void VjpAfterForward(mjData* data, ConstVectorRef lambda, StepVjp* out);
 
   /// Cᵀ σ about the last knot, where there is no control: `u` is empty.
   void VjpSensors(ConstVectorRef x, ConstVectorRef sigma, StepVjp* out, bool forces = false);

@@ -449,6 +449,20 @@ void Actuation::Slopes(const mjModel* m, const mjData* d, int i) {
   if (!AtForceLimit(m, d, i)) s.damping = PLANT("plain actuator: damping", -prm[2]);
 }
 
+bool Actuation::HasForces(const mjModel* m, const mjData* d) const {
+  constexpr double kRounding = 1e-9;
+  if (IsActuationOff(m)) return true;
+  for (int i = 0; i < m->nactuator; i++) {
+    if (kind_[i].servo || IsActuatorDisabled(m, i)) continue;
+    if (m->actuator_trntype[i] == mjTRN_TENDON && m->tendon_actfrclimited[m->actuator_trnid[2 * i]]) continue;
+    const mjtNum* range = ForceRange(m, i);
+    const double force = d->actuator_force[kind_[i].out];
+    const double now = range ? std::clamp(force_[i], range[0], range[1]) : force_[i];
+    if (!(std::abs(force - now) <= kRounding * (1 + std::abs(now)))) return false;
+  }
+  return true;
+}
+
 // act_dot and act'; what of them is the force's input
 Actuation::Input Actuation::Activate(const mjModel* m, const mjData* d, int i, const Input& ctrl) {
   ActuatorSlope& s = slopes_[i];

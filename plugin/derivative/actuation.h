@@ -104,6 +104,10 @@ class Actuation {
   /// Slopes and moments at the point. @pre `data` is after mj_fwdActuation. `tendons` must outlive the use of moments.
   void Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons);
 
+  /// Are the engine's forces those of the controls and activations in `data`? Not asked of actuators with several
+  /// inputs, states or outputs, and where a tendon's limit decides. @pre Compute.
+  bool HasForces(const mjModel* model, const mjData* data) const;
+
   /// From now on the actuators of a later stage of RK4, 1 to 3, whose first stage was `first`; 0: of the point.
   void EnterStage(const Actuation& first, int stage);
 

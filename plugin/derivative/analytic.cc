@@ -25,7 +25,6 @@ constexpr int kSearch = 20;     // Newton steps before the engine's solver is as
 constexpr int kLine = 10;       // points on the way of each
 constexpr double kFar = 1e-3;   // relative step that leaves more rounding than one
 constexpr double kBend = 1e-9;  // relative step whose square is no error, where cones bend
-constexpr double kGood = 1e-9;  // relative error of a: that of A is of its size
 constexpr char kSwitched[] = "switched to differences";
 
 bool AnyGravityCompensationByActuators(const mjModel* m) {
@@ -97,21 +96,6 @@ bool AnalyticBackend::LinearizeSensors(const mjModel* m, mjData* d, StepDerivati
   if (out->status != StepStatus::kOk) return true;
   SolveColumns();
   return Sensors(m, d, out, missing);
-}
-
-bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  out->coverage.terms.clear();
-  out->status = StepStatus::kOk;
-  after_forward_ = true;
-  const bool good = Terms(m, d, out, missing);
-  after_forward_ = false;
-  if (!good || (UsesNoslip(m) && !ApplyNoslip(m, d, out, missing))) return false;
-  if (m->opt.integrator != mjINT_RK4) return Step(m, d, out, missing);
-
-  // the other stages need data of their own: the caller's stays where it is
-  if (!stage_data_) stage_data_ = MakeData(m);
-  mj_copyState(m, d, stage_data_.get(), state_);
-  return RungeKutta(m, d, stage_data_.get(), out, missing);
 }
 
 // the converged acceleration and the factored H; for matrices also X_ = −∂r and E_, or X_ = da' behind a noslip pass
@@ -209,8 +193,11 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
   for (int k = 0; k < kSearch; k++) {
     constraint_.LinearizeHessian(m, d);
     unconstrained_ = !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
-    if (unconstrained_) point_.FactorMass(m, d);
-    else if (!FactorHessian(m, d, products != Products::kNone)) return false;
+    if (unconstrained_) {
+      if (!after_forward_) point_.FactorMass(m, d);
+    } else if (!FactorHessian(m, d, products != Products::kNone)) {
+      return false;
+    }
     row_state_.assign(d->efc_state, d->efc_state + d->nefc);
     step_ = point_.residual();
     SolveHessian(m, d, step_.data());
@@ -410,7 +397,7 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, TreeSolver* H, std::
   tree_.Finish(m, d, input_, constraint_.bodies(), &X_, second_solve_ ? &E_ : nullptr, H);
   constraint_.AddPairsAndRows(m, d, tree_, &R, H);
   if (differenced_.Any()) {
-    if (!Differences(m, d, missing)) return false;
+    if (after_forward_ || !Differences(m, d, missing)) return false;
     for (int j = 0; j < columns; j++) {
       for (int i = 0; i < nv; i++) X_(i, j) -= direct_.residual(i, j);
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "derivative/actuation.h"
+#include "derivative/after_forward.h"
 #include "derivative/articulated_solver.h"
 #include "derivative/backend.h"
 #include "derivative/compliant_contact.h"
@@ -69,11 +70,9 @@ class AnalyticBackend final : public Backend {
   bool LinearizeInverse(const mjModel* model, mjData* data, ConstVectorRef qacc, InverseDerivative* out,
                         std::string* missing) override;
 
-  /// A and B alone. @pre `data` is after mj_forward about the point, with a converged acceleration. RK4's other stages
-  /// call mj_forward themselves, on data of their own.
-  bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
-  /// Vjp, likewise.
-  bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
+  // analytic_forward.cc: `data` is the caller's. RK4's other stages call mj_forward themselves, on data of their own
+  bool LinearizeAfterForward(const mjModel* model, mjData* data, StepDerivative* out) override;
+  bool VjpAfterForward(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out) override;
 
  private:
   enum class Products {
@@ -86,6 +85,10 @@ class AnalyticBackend final : public Backend {
   bool Minimum(const mjModel* model, mjData* data, Products products, bool sensors, StepDerivative* out,
                std::string* missing);
   bool Prepare(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
+  class BehindForward;
+  bool CanFollowForward(const mjModel* model) const;
+  bool TermsAfterForward(const mjModel* model, mjData* data, Products products, StepDerivative* out);
+  double NewtonStep(const mjModel* model, const mjData* data);
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
@@ -173,8 +176,10 @@ class AnalyticBackend final : public Backend {
   bool at_residual_ = false, hessian_done_ = false;  // FindMinimum has left them, r(a) and the factored H
   std::vector<int> row_state_;
   VectorXd line_start_;
-  bool after_forward_ = false;  // the caller's acceleration is converged
-  bool later_stage_ = false;    // of RK4: coverage has the closed terms already
+  bool after_forward_ = false;  // the data is the caller's, behind mj_forward: forces and M's factor are there
+  ForwardResults forward_results_;
+  std::string forward_missing_;  // nobody reads it: what is missing there is looked at again elsewhere
+  bool later_stage_ = false;     // of RK4: coverage has the closed terms already
   std::vector<double> smoothed_y_;
   Equilibrium point_;
   TreeDerivative tree_;

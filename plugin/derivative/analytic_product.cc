@@ -63,19 +63,6 @@ bool AnalyticBackend::DifferenceRest(const mjModel* m, mjData* d, std::string* m
   return true;
 }
 
-bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out,
-                                      std::string* missing) {
-  out->status = StepStatus::kOk;
-  const VectorXd none;
-  if (UsesNoslip(m)) return VjpNoslip(m, d, {lambda, none}, out, missing);
-  after_forward_ = later_stage_ = true;  // nobody asks for the coverage
-  const bool good = Factors(m, d, Products::kPull, &report_, missing);
-  after_forward_ = later_stage_ = false;
-  if (!good || !DifferenceRest(m, d, missing)) return false;
-  StartPull(m, false, out);
-  return PullPoint(m, d, lambda, out, missing);
-}
-
 bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out,
                           std::string* missing) {
   if (UsesNoslip(m)) return VjpNoslip(m, d, covectors, out, missing);

@@ -65,6 +65,16 @@ class Backend {
   virtual bool Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out,
                    std::string* missing);
 
+  /// A and B, and the pull-back to x and u, about the point of a caller's `data`, which mj_forward has left and to which
+  /// all but the stack is put back. @return false if that takes more than is there: `out` may then hold anything.
+  virtual bool LinearizeAfterForward(const mjModel* /*model*/, mjData* /*data*/, StepDerivative* /*out*/) {
+    return false;
+  }
+  virtual bool VjpAfterForward(const mjModel* /*model*/, mjData* /*data*/, ConstVectorRef /*lambda*/,
+                               StepVjp* /*out*/) {
+    return false;
+  }
+
   /// P and, unless Ps is null, Ps; P null: the sensors alone. Columns that differences at fixed acceleration do not
   /// give are named by `theta->failed()`. @param data  as Linearize. @return as Linearize.
   virtual bool Parameters(const mjModel* model, mjData* data, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,

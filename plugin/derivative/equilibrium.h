@@ -104,6 +104,7 @@ class Equilibrium {
 /// Largest Newton step, relative to 1 + |a|, that counts as converged; the largest that rounding may excuse.
 constexpr double kConverged = 1e-12;
 constexpr double kAcceptable = 1e-8;
+constexpr double kGood = 1e-9;  ///< relative error of a: that of A is of its size
 
 /// Why there is no derivative where H cannot be factored.
 constexpr const char* kSingularHessian = "H is not positive definite";

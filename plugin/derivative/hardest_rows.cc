@@ -34,12 +34,6 @@ double Lightness(const mjModel* m, const mjData* d, int row) {
   return sum;
 }
 
-// for nearly every model the answer, at little cost
-bool MayHaveHardest(const mjData* d) {
-  constexpr double kAny = 1e3 * mjMINVAL;  // edges of pyramids have the least R times 2 mu²
-  return std::any_of(d->efc_R, d->efc_R + d->nefc, [](mjtNum R) { return R < kAny; });
-}
-
 // Calls f(first, end) for the rows of an element that has some at the least R. Friction of a contact is as hard as its
 // normal is.
 template <typename F>
@@ -120,6 +114,11 @@ bool LeaveSomeFree(const mjModel* m, const mjData* d, const std::vector<char>& l
 }
 
 }  // namespace
+
+bool MayHaveHardest(const mjData* d) {
+  constexpr double kAny = 1e3 * mjMINVAL;  // edges of pyramids have the least R times 2 mu²
+  return std::any_of(d->efc_R, d->efc_R + d->nefc, [](mjtNum R) { return R < kAny; });
+}
 
 bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, std::vector<double>* work, bool* met) {
   *met = true;

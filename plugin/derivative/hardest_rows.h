@@ -8,6 +8,9 @@
 
 namespace costate {
 
+/// For nearly every model the answer, at little cost: false if SoftenHardest would find none.
+bool MayHaveHardest(const mjData* data);
+
 /// Makes efc_D of rows that act and are harder than (C22) smaller, with it their forces and the cone Hessians of such
 /// contacts. Rows that are `left` to differences keep theirs.
 /// @pre `data` is at the solution.  @post  if true, only a mj_forward makes it whole again.

@@ -84,14 +84,31 @@ Linearizer::Impl::Impl(const mjModel* model, const LinearizeOptions& options)
 
 // x, u and context into the point, from which Covers sets data; the model's values and options as they are now
 void Linearizer::Impl::Load(ConstVectorRef x, ConstVectorRef u) {
+  RefreshModel();
+  context_to_point(context.data(), point.data());
+  x_to_point(x.data(), point.data());
+  u_to_point(u.data(), point.data());
+}
+
+// the same with the context of a caller's data, not the one that was set
+void Linearizer::Impl::LoadFrom(const mjData* from) {
+  given_x.resize(dims.nx);
+  given_context.resize(context.size());
+  mj_getState(model, from, given_x.data(), kStateSignature);
+  mj_getState(model, from, given_context.data(), kContextSignature);
+  CheckFiniteContext(model, given_context);
+  CheckFiniteState(model, given_x);
+  CheckFiniteControl(model, Eigen::Map<const VectorXd>(from->ctrl, dims.nu));
+  RefreshModel();
+  mj_getState(model, from, point.data(), state);
+}
+
+void Linearizer::Impl::RefreshModel() {
   CheckModelOptions(model);
   RefreshParameters();
   local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
   local.opt.enableflags &= ~mjENBL_SLEEP;
-  context_to_point(context.data(), point.data());
-  x_to_point(x.data(), point.data());
-  u_to_point(u.data(), point.data());
 }
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
@@ -147,8 +164,8 @@ void Linearizer::Impl::Advance() {
   mj_getState(&local, data.get(), point.data(), state);
 }
 
-void Linearizer::Impl::LinearizeInterval(StepDerivative* out) {
-  LinearizeOnce(options.sensors, out);
+void Linearizer::Impl::LinearizeInterval(bool sensors, StepDerivative* out) {
+  LinearizeOnce(sensors, out);
   if (whole_interval || out->status != StepStatus::kOk) return;
 
   // A ← A_k A, B ← A_k B + B_k, P likewise; sensors are those of the first substep
@@ -209,8 +226,15 @@ void Linearizer::Linearize(ConstVectorRef x, ConstVectorRef u, StepDerivative* o
   CheckPoint(s.model, s.dims, x, u);
   s.Guarded(out, [&] {
     s.Load(x, u);
-    s.LinearizeInterval(out);
+    s.LinearizeInterval(s.options.sensors, out);
   });
+}
+
+void Linearizer::LinearizeAfterForward(mjData* data, StepDerivative* out) {
+  Impl& s = *impl_;
+  s.AfterForward(
+      data, out, [&](Backend* backend) { return backend->LinearizeAfterForward(s.model, data, out); },
+      [&] { s.LinearizeInterval(false, out); });
 }
 
 void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {

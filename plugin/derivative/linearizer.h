@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "core/check.h"
 #include "core/dense_product.h"
 #include "core/engine_guard.h"
 #include "core/finite.h"
 #include "core/state_layout.h"
+#include "derivative/after_forward.h"
 #include "derivative/backend.h"
 #include "derivative/equilibrium.h"
 #include "derivative/parameter_difference.h"
@@ -42,8 +44,10 @@ inline bool AllFinite(const InverseDerivative& d) {
 struct Linearizer::Impl {
   Impl(const mjModel* model, const LinearizeOptions& options);
   void Load(ConstVectorRef x, ConstVectorRef u);
+  void LoadFrom(const mjData* from);
+  void RefreshModel();
   void LinearizeOnce(bool sensors, StepDerivative* out);
-  void LinearizeInterval(StepDerivative* out);
+  void LinearizeInterval(bool sensors, StepDerivative* out);
   void VjpInterval(const StepCovectors& covectors, StepVjp* out);
   bool Pull(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   bool PullForcesBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
@@ -60,6 +64,8 @@ struct Linearizer::Impl {
   // Out: StepDerivative, or one of its products
   template <typename Out, typename Calls>
   void Guarded(Out* out, const Calls& calls);
+  template <typename Out, typename Fast, typename Whole>
+  void AfterForward(mjData* from, Out* out, const Fast& fast, const Whole& whole);
   template <typename Out, typename Call>
   bool Covers(int level, Out* out, Call call);
   template <typename Out, typename Call>
@@ -92,6 +98,8 @@ struct Linearizer::Impl {
   StepVjp substep_vjp, step_vjp;
   VectorXd lambda;
   MatrixXd dx;
+  VectorXd given_x, given_context;  // of a caller's data
+  std::vector<double> work;
 };
 
 // one level; false, with the reason in missing[level], when it does not cover the point
@@ -157,6 +165,25 @@ void Linearizer::Impl::Guarded(Out* out, const Calls& calls) {
     if (error.code() != ErrorCode::kEngine || std::strstr(error.what(), "stack overflow") == nullptr) throw;
     out->status = StepStatus::kArenaFull;
   }
+}
+
+// fast(level 1) on the caller's own data where that is what mj_forward left, else whole() about its point, on ours
+template <typename Out, typename Fast, typename Whole>
+void Linearizer::Impl::AfterForward(mjData* from, Out* out, const Fast& fast, const Whole& whole) {
+  CheckData(model, from);
+  Guarded(out, [&] {
+    Backend* backend = levels[kAnalytic].get();
+    if (backend && options.substeps == 1 && !theta) {
+      EngineGuard guard(from);
+      try {
+        if (IsAfterForward(model, from, &work) && fast(backend) && AllFinite(*out)) return;
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kEngine) throw;  // a caller's stack may be too full for it
+      }
+    }
+    LoadFrom(from);
+    whole();
+  });
 }
 
 }  // namespace costate

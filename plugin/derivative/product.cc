@@ -172,6 +172,18 @@ void Linearizer::Vjp(ConstVectorRef x, ConstVectorRef u, ConstVectorRef lambda, 
   });
 }
 
+void Linearizer::VjpAfterForward(mjData* data, ConstVectorRef lambda, StepVjp* out) {
+  Impl& s = *impl_;
+  CheckSize(s.model, "lambda", lambda.size(), "ndx", s.dims.ndx);
+  if (!IsFinite(lambda.data(), lambda.size())) throw Error(ErrorCode::kInvalidArgument, "lambda is not finite");
+  const VectorXd none;
+  s.AfterForward(
+      data, out, [&](Backend* backend) { return backend->VjpAfterForward(s.model, data, lambda, out); },
+      [&] {
+        s.VjpInterval({lambda, none}, out);
+      });
+}
+
 void Linearizer::VjpSensors(ConstVectorRef x, ConstVectorRef sigma, StepVjp* out, bool forces) {
   Impl& s = *impl_;
   CheckSize(s.model, "x", x.size(), "nx", s.dims.nx);

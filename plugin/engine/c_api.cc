@@ -1,7 +1,9 @@
 // The C interface. Nothing throws or prints past it.
+#include <costate/certificate.h>
 #include <costate/costate_c.h>
 #include <costate/derivative.h>
 #include <costate/residual.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -118,11 +120,14 @@ void Write(const VectorXd& vector, mjtNum* out) {
   if (out != nullptr) Eigen::Map<VectorXd>(out, vector.size()) = vector;
 }
 
-// the linearizer for m, with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be
-// in use
-Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, Sensors sensors) {
+void CheckEngine() {
   static thread_local const bool one_engine = (RefuseTwoEngines(), true);  // asked again where it throws
   (void)one_engine;
+}
+
+// the linearizer for m, and data of it
+Linearizer* For(const mjModel* m, const mjData* d, int level, Sensors sensors) {
+  CheckEngine();
   RefuseNull(m, "m");
   RefuseNull(d, "d");
   if (level < 0 || level > 3) {
@@ -133,7 +138,12 @@ Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, Sensors sensor
   }
   RefusePythonCallbacks();
   CheckData(m, d);
-  Linearizer* linearizer = cache.Get(m, level, sensors);
+  return cache.Get(m, level, sensors);
+}
+
+// the same with the point in cache.x and cache.u; d is only read: its stack and derived quantities may be in use
+Linearizer* AtPoint(const mjModel* m, const mjData* d, int level, Sensors sensors) {
+  Linearizer* linearizer = For(m, d, level, sensors);
   cache.context.resize(mj_stateSize(m, kContextSignature));
   cache.x.resize(mj_stateSize(m, kStateSignature));
   mj_getState(m, d, cache.context.data(), kContextSignature);
@@ -168,6 +178,51 @@ void Vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjt
   Write(cache.vjp.x, x_bar);
   Write(cache.vjp.u, u_bar);
   Write(cache.vjp.qfrc, qfrc_bar);
+}
+
+void TransitionAfterForward(const mjModel* m, mjData* d, mjtNum* A, mjtNum* B) {
+  For(m, d, 0, Sensors::kEither)->LinearizeAfterForward(d, &cache.derivative);
+  Finish(m, cache.derivative.status);
+  Write(cache.derivative.A, A);
+  Write(cache.derivative.B, B);
+}
+
+void VjpAfterForward(const mjModel* m, mjData* d, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar) {
+  RefuseNull(lambda, "lambda");
+  Linearizer* linearizer = For(m, d, 0, Sensors::kEither);
+  linearizer->VjpAfterForward(d, Eigen::Map<const VectorXd>(lambda, 2 * m->nv + m->na), &cache.vjp);
+  Finish(m, cache.vjp.status);
+  Write(cache.vjp.x, x_bar);
+  Write(cache.vjp.u, u_bar);
+}
+
+int CoverageOf(const mjModel* m, const mjData* d, int level, bool sensors, std::string* text) {
+  AtPoint(m, d, level, sensors ? Sensors::kAll : Sensors::kNone)->Linearize(cache.x, cache.u, &cache.derivative);
+  Finish(m, cache.derivative.status);
+  for (const TermCoverage& term : cache.derivative.coverage.terms) {
+    if (term.level == Level::kAnalytic) continue;
+    *text += fmt::format("{}{}: {}{}{}", text->empty() ? "" : "\n", term.term, ToString(term.level),
+                         term.reason.empty() ? "" : ", ", term.reason);
+  }
+  return static_cast<int>(cache.derivative.coverage.Worst());
+}
+
+int CertifyPoint(const mjModel* m, const mjData* d, std::string* text) {
+  CheckEngine();
+  RefuseNull(m, "m");
+  RefuseNull(d, "d");
+  RefusePythonCallbacks();
+  CheckData(m, d);
+  const CertifyOptions options;
+  const Certificate certificate = Certify(m, d, options);
+  if (!certificate.valid) throw Error(ErrorCode::kInvalidArgument, "the step fails");
+  const auto add = [&](const std::string& line) { *text += (text->empty() ? "" : "\n") + line; };
+  for (const Switch& s : certificate.switches) {
+    if (s.distance > options.reach) continue;
+    add(fmt::format("{}, {}: {} at {:.3g} {}", s.name, s.state, s.next, s.distance, s.unit));
+  }
+  for (const std::string& input : certificate.one_sided) add(input + ": on the edge of its range, the slope inside");
+  return certificate.label == Smoothness::kSmooth ? COSTATE_SMOOTH : COSTATE_MODE_CROSSING;
 }
 
 // the caller's functions behind a C++ callback; matrices are row-major on their side
@@ -241,6 +296,33 @@ int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, 
 int costate_vjp(const mjModel* m, const mjData* d, int level, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
                 mjtNum* qfrc_bar, char* error, int error_sz) {
   return costate::CallWithCache(error, error_sz, [&] { costate::Vjp(m, d, level, lambda, x_bar, u_bar, qfrc_bar); });
+}
+
+int costate_transition_after_forward(const mjModel* m, mjData* d, mjtNum* A, mjtNum* B, char* error, int error_sz) {
+  return costate::CallWithCache(error, error_sz, [&] { costate::TransitionAfterForward(m, d, A, B); });
+}
+
+int costate_vjp_after_forward(const mjModel* m, mjData* d, const mjtNum* lambda, mjtNum* x_bar, mjtNum* u_bar,
+                              char* error, int error_sz) {
+  return costate::CallWithCache(error, error_sz, [&] { costate::VjpAfterForward(m, d, lambda, x_bar, u_bar); });
+}
+
+int costate_coverage(const mjModel* m, const mjData* d, int level, int sensors, char* text, int text_sz) {
+  std::string terms;
+  int worst = 0;
+  if (costate::CallWithCache(text, text_sz, [&] { worst = costate::CoverageOf(m, d, level, sensors != 0, &terms); })) {
+    return 0;
+  }
+  costate::WriteError(terms.c_str(), text, text_sz);
+  return worst;
+}
+
+int costate_certify(const mjModel* m, const mjData* d, char* text, int text_sz) {
+  std::string switches;
+  int label = 0;
+  if (costate::CallFromC(text, text_sz, [&] { label = costate::CertifyPoint(m, d, &switches); })) return -1;
+  costate::WriteError(switches.c_str(), text, text_sz);
+  return label;
 }
 
 int costate_register_residual(const char* name, int size, int reads, costate_residual_value value,

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "benchmark/fastest.h"
-#include "derivative/analytic.h"
 
 namespace costate {
 namespace {
@@ -38,13 +37,12 @@ Times Measure(const mjModel* model, const mjData* point) {
   });
   mj_setState(&plain, data.get(), state.data(), mjSTATE_INTEGRATION);
   mj_forward(&plain, data.get());
-  AnalyticBackend backend(model, false);
-  std::string missing;
+  Linearizer linearizer(&plain, {.sensors = false});
   StepDerivative jacobians;
   StepVjp vjp;
   const VectorXd lambda = VectorXd::LinSpaced(2 * model->nv + model->na, -1, 1);
-  times.jacobians = Seconds([&] { backend.LinearizeAfterForward(&plain, data.get(), &jacobians, &missing); });
-  times.vjp = Seconds([&] { backend.VjpAfterForward(&plain, data.get(), lambda, &vjp, &missing); });
+  times.jacobians = Seconds([&] { linearizer.LinearizeAfterForward(data.get(), &jacobians); });
+  times.vjp = Seconds([&] { linearizer.VjpAfterForward(data.get(), lambda, &vjp); });
   return times;
 }
 

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "benchmark/fastest.h"
-#include "derivative/analytic.h"
 #include "derivative/step_difference.h"
 
 namespace costate {
@@ -103,7 +102,7 @@ void Row(const std::string& file) {
   }
 
   // the derivative alone, where mj_forward has been called anyway
-  AnalyticBackend backend(m, true);
+  Linearizer linearizer(m, {.level = Level::kAnalytic, .sensors = false});
   StepDerivative derivative;
   StepVjp product;
   const VectorXd lambda = VectorXd::LinSpaced(dims.ndx, -1, 1);
@@ -111,9 +110,13 @@ void Row(const std::string& file) {
   const DataPtr done = MakeData(m);
   mj_setState(m, done.get(), state.data(), mjSTATE_INTEGRATION);
   mj_forward(m, done.get());
-  if (backend.LinearizeAfterForward(m, done.get(), &derivative, &missing)) {
-    call[kAfter] = [&] { backend.LinearizeAfterForward(m, done.get(), &derivative, &missing); };
-    call[kVjp] = [&] { backend.VjpAfterForward(m, done.get(), lambda, &product, &missing); };
+  try {
+    linearizer.LinearizeAfterForward(done.get(), &derivative);
+    call[kAfter] = [&] { linearizer.LinearizeAfterForward(done.get(), &derivative); };
+    call[kVjp] = [&] { linearizer.VjpAfterForward(done.get(), lambda, &product); };
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    missing = error.what();
   }
   call[kForward] = LinearizeCall(m, data.get(), Level::kStep, false);
   call[kResidual] = LinearizeCall(m, data.get(), Level::kResidual, true);

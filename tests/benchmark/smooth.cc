@@ -3,13 +3,12 @@
 //   benchmark_smooth model.xml …        one line each: name, nv, A and B after mj_forward, mj_forward
 // Passive and actuator forces and the integrator are part of it (Euler instead of RK4); one thread, the least of
 // several parts.
-#include <costate/model.h>
+#include <costate/derivative.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "benchmark/fastest.h"
-#include "derivative/analytic.h"
 
 namespace costate {
 namespace {
@@ -28,12 +27,9 @@ void Row(const std::string& file) {
   std::fill_n(d->qvel, m->nv, 0.1);
   mj_forward(m, d);
 
-  AnalyticBackend backend(m, true);
+  Linearizer linearizer(m, {.level = Level::kAnalytic});
   StepDerivative derivative;
-  std::string missing;
-  if (!backend.LinearizeAfterForward(m, d, &derivative, &missing)) throw Error(ErrorCode::kUnsupported, missing);
-  const double after =
-      FastestCall([&] { backend.LinearizeAfterForward(m, d, &derivative, &missing); }, kMeasure, kParts);
+  const double after = FastestCall([&] { linearizer.LinearizeAfterForward(d, &derivative); }, kMeasure, kParts);
   const double forward = FastestCall([&] { mj_forward(m, d); }, kMeasure, kParts);
   fmt::print("{} {} {:.3f} {:.3f}\n", file.substr(file.find_last_of('/') + 1), m->nv, 1e6 * after, 1e6 * forward);
 }

@@ -36,6 +36,19 @@ void ExpectNone(const mjModel* model, const mjData* data, bool sensors) {
   StepVjp vjp;
   const VectorXd lambda = VectorXd::Ones(2 * model->nv + model->na);
   EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, &vjp, true); }), 0);
+
+  // with what mj_forward has left, and without
+  const DataPtr forward = MakeData(model);
+  mj_copyState(model, data, forward.get(), mjSTATE_INTEGRATION);
+  for (const int iterations : {100, 1, 0}) {
+    mjModel solver = *model;
+    solver.opt.iterations = iterations;
+    if (iterations > 0) mj_forward(&solver, forward.get());
+    else mju_zero(forward->qacc, static_cast<int>(model->nv));
+    EXPECT_EQ(AllocationsOf([&] { linearizer.LinearizeAfterForward(forward.get(), &derivative); }), 0) << iterations;
+    EXPECT_EQ(AllocationsOf([&] { linearizer.VjpAfterForward(forward.get(), lambda, &vjp); }), 0) << iterations;
+    EXPECT_EQ(derivative.status, StepStatus::kOk);
+  }
 }
 
 // legs in contact, limits, friction loss, activations, sensors of all stages

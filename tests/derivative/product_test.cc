@@ -19,8 +19,6 @@ namespace {
 using ProductTest = support::EngineTest;
 
 constexpr double kOrderOfSums = 1e-12;  // of the largest sum of absolute values in the product
-constexpr double kAfterForward =
-    1e-10;  // of the largest entry: two accelerations, each as converged as the engine's solver gets
 
 double Largest(const MatrixXd& x) { return x.size() ? x.cwiseAbs().maxCoeff() : 0; }
 
@@ -50,34 +48,6 @@ TEST_P(EveryIntegrator, ProductsAreThoseOfTheMatrices) {
   for (int k = 6; k < 6 * model->nbody; k++) data->xfrc_applied[k] = 0.3 * std::sin(k);
   ExpectProducts(model.get(), data.get());
   ExpectProducts(model.get(), data.get(), {.substeps = 3, .sensors = false}, 1e-11);
-}
-
-// after mj_forward r(a) = 0: M a is not made, and what the caller's data says is taken as it is
-TEST_P(EveryIntegrator, DerivativesAfterForwardAreTheSame) {
-  const ModelPtr model = LoadModel(COSTATE_TESTDATA "/many_terms.xml");
-  mjModel* m = model.get();
-  m->opt.integrator = std::get<0>(GetParam());
-  m->opt.cone = std::get<1>(GetParam());
-  m->opt.jacobian = std::get<2>(GetParam());
-  const DataPtr data = Driven(m, 60);
-  ASSERT_GE(data->ncon, 3);
-  const StepDerivative matrices = Linearize(m, data.get(), {.sensors = false});
-
-  m->opt.tolerance = 0;
-  mj_forward(m, data.get());
-  AnalyticBackend backend(m, false);
-  StepDerivative after;
-  StepVjp vjp;
-  std::string missing;
-  ASSERT_TRUE(backend.LinearizeAfterForward(m, data.get(), &after, &missing)) << missing;
-  EXPECT_TRUE(support::MatricesNear(after.A, matrices.A, kAfterForward * Largest(matrices.A), TangentNames(m)));
-  EXPECT_TRUE(support::MatricesNear(after.B, matrices.B, kAfterForward * Largest(matrices.B), TangentNames(m)));
-
-  const VectorXd lambda = support::RandomTangent(m, 7);
-  ASSERT_TRUE(backend.VjpAfterForward(m, data.get(), lambda, &vjp, &missing)) << missing;
-  const double scale = Largest(after.A.cwiseAbs().transpose() * lambda.cwiseAbs());
-  EXPECT_TRUE(support::MatricesNear(vjp.x, after.A.transpose() * lambda, kOrderOfSums * scale, TangentNames(m)));
-  EXPECT_TRUE(support::MatricesNear(vjp.u, after.B.transpose() * lambda, kOrderOfSums * scale));
 }
 
 INSTANTIATE_TEST_SUITE_P(IntegratorsConesJacobians, EveryIntegrator,

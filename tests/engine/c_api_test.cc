@@ -132,6 +132,67 @@ TEST_F(CApiTest, PullsACovectorBackAtEveryLevel) {
   EXPECT_TRUE(support::BitwiseEqual(u, before));
 }
 
+TEST_F(CApiTest, TakesWhatForwardHasLeft) {
+  const mjModel* m = model_.get();
+  mjData* d = data_.get();
+  const VectorXd lambda = support::RandomTangent(m, 4);
+  VectorXd x(A_.rows()), u(B_.cols());
+  ASSERT_EQ(Transition(0), 0);
+  const RowMajor A = A_, B = B_;
+  for (const bool forward : {true, false}) {
+    if (forward) mj_forward(m, d);
+    else mju_zero(d->qacc, static_cast<int>(m->nv));
+    A_.setConstant(-7);
+    B_.setConstant(-7);
+    ASSERT_EQ(costate_transition_after_forward(m, d, A_.data(), B_.data(), error_, 500), 0) << error_;
+    EXPECT_TRUE(MatricesNearRelative(A_, A, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(B_, B, 1e-9));
+    ASSERT_EQ(costate_vjp_after_forward(m, d, lambda.data(), x.data(), u.data(), error_, 500), 0) << error_;
+    EXPECT_TRUE(MatricesNearRelative(x, A.transpose() * lambda, 1e-9));
+    EXPECT_TRUE(MatricesNearRelative(u, B.transpose() * lambda, 1e-9));
+  }
+  EXPECT_EQ(costate_transition_after_forward(m, d, nullptr, nullptr, nullptr, 0), 0);
+  EXPECT_EQ(costate_vjp_after_forward(m, d, lambda.data(), nullptr, nullptr, nullptr, 0), 0);
+
+  EXPECT_NE(costate_vjp_after_forward(m, d, nullptr, x.data(), u.data(), error_, 500), 0);
+  EXPECT_STREQ(error_, "lambda is NULL");
+  EXPECT_NE(costate_transition_after_forward(m, nullptr, A_.data(), nullptr, error_, 500), 0);
+  EXPECT_STREQ(error_, "d is NULL");
+  const RowMajor before = A_;
+  d->ctrl[1] = std::nan("");
+  EXPECT_NE(costate_transition_after_forward(m, d, A_.data(), nullptr, error_, 500), 0);
+  EXPECT_NE(std::string(error_).find("u is not finite"), std::string::npos) << error_;
+  EXPECT_TRUE(support::BitwiseEqual(A_, before));
+}
+
+TEST_F(CApiTest, SaysWhichLevelItsDerivativesAreOfAndWhatTheyHoldFor) {
+  const mjModel* m = model_.get();
+  EXPECT_EQ(costate_coverage(m, data_.get(), 0, 0, error_, 500), 1);
+  EXPECT_STREQ(error_, "");
+  EXPECT_EQ(costate_coverage(m, data_.get(), 3, 1, error_, 500), 3);
+  EXPECT_EQ(std::string(error_).find("step: step difference"), 0u) << error_;
+  EXPECT_EQ(costate_coverage(m, data_.get(), 3, 0, nullptr, 0), 3);
+  EXPECT_EQ(costate_coverage(m, data_.get(), 5, 0, error_, 500), 0);
+  EXPECT_EQ(std::string(error_).find("level is 5"), 0u) << error_;
+
+  // beyond what has a closed form, a line a term
+  model_->opt.integrator = mjINT_DISCRETE;
+  EXPECT_EQ(costate_coverage(m, data_.get(), 0, 0, error_, 500), 2);
+  EXPECT_NE(std::string(error_).find("residual difference, analytic: integrator discrete"), std::string::npos)
+      << error_;
+  model_->opt.integrator = mjINT_EULER;
+
+  data_->ctrl[0] = 0.5;
+  EXPECT_EQ(costate_certify(m, data_.get(), error_, 500), COSTATE_SMOOTH) << error_;
+  EXPECT_STREQ(error_, "");
+  data_->ctrl[0] = 1;
+  EXPECT_EQ(costate_certify(m, data_.get(), error_, 500), COSTATE_MODE_CROSSING);
+  EXPECT_NE(std::string(error_).find("ctrl[m]"), std::string::npos) << error_;
+  EXPECT_EQ(costate_certify(m, data_.get(), nullptr, 0), COSTATE_MODE_CROSSING);
+  EXPECT_EQ(costate_certify(nullptr, data_.get(), error_, 500), -1);
+  EXPECT_STREQ(error_, "m is NULL");
+}
+
 TEST_F(CApiTest, AnErrorIsATextAndLeavesTheOutputs) {
   const RowMajor before = A_;
   EXPECT_NE(Transition(4), 0);

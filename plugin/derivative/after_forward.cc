@@ -1,0 +1,208 @@
+#include "derivative/after_forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+
+#include "core/finite.h"
+#include "core/joint.h"
+#include "core/simd.h"
+
+namespace costate {
+
+namespace {
+
+constexpr double kSummed = 1e-9;  // of the numbers in a sum: rounding leaves less
+
+template <int kLanes>
+__attribute__((always_inline)) inline bool AreGoodOf(const double* x, std::ptrdiff_t n) {
+  using Loose = typename Lanes<kLanes>::Loose;
+  const Loose most = Loose{} + mjMAXVAL;
+  auto good = most == most;
+  std::ptrdiff_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Loose at = *reinterpret_cast<const Loose*>(x + i);
+    good &= (at <= most) & (at >= -most);
+  }
+  long long bits = -1;
+  for (int k = 0; k < kLanes; k++) bits &= good[k];
+  for (; i < n; i++) bits &= -static_cast<long long>(std::abs(x[i]) <= mjMAXVAL);
+  return bits != 0;
+}
+
+// none that the engine would call bad?
+COSTATE_SIMD_LANES(bool, AreGood, (const double* x, std::ptrdiff_t n), AreGoodOf, (x, n))
+
+// the engine's own sum, bit for bit
+struct SmoothForces {
+  const double *sum, *passive, *bias, *applied, *actuator;
+};
+
+template <int kLanes>
+__attribute__((always_inline)) inline bool AddUpOf(const SmoothForces& of, std::ptrdiff_t n) {
+  using Loose = typename Lanes<kLanes>::Loose;
+  const auto at = [](const double* x) __attribute__((always_inline)) { return *reinterpret_cast<const Loose*>(x); };
+  const Loose zero = {};
+  auto same = zero == zero;
+  std::ptrdiff_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    same &= at(of.passive + i) - at(of.bias + i) + at(of.applied + i) + at(of.actuator + i) == at(of.sum + i);
+  }
+  long long bits = -1;
+  for (int k = 0; k < kLanes; k++) bits &= same[k];
+  for (; i < n; i++) {
+    bits &= -static_cast<long long>(of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i]);
+  }
+  return bits != 0;
+}
+
+COSTATE_SIMD_LANES(bool, AddUp, (const SmoothForces& of, std::ptrdiff_t n), AddUpOf, (of, n))
+
+bool AreEqual(const double* x, const double* y, std::ptrdiff_t n) { return std::equal(x, x + n, y); }
+
+bool IsNear(double value, double expected, double size) { return std::abs(value - expected) <= kSummed * size; }
+
+bool IsPushed(const mjModel* m, const mjData* d) { return !AreZero(d->xfrc_applied, 6 * m->nbody); }
+
+// those of qfrc_applied are in its sum
+bool HasGoodNumbers(const mjModel* m, const mjData* d) {
+  return AreGood(d->qpos, m->nq) && AreGood(d->qvel, m->nv) && AreGood(d->qacc, m->nv) && AreGood(d->ctrl, m->nu) &&
+         AreGood(d->act, m->na) && AreGood(d->mocap_pos, 3 * m->nmocap) && AreGood(d->mocap_quat, 4 * m->nmocap);
+}
+
+// rows as the options make them
+bool HasRowsOfOptions(const mjModel* m, const mjData* d) {
+  if (d->nefc == 0) return AreEqual(d->qacc, d->qacc_smooth, m->nv);
+  if (m->opt.disableflags & mjDSBL_CONSTRAINT) return false;
+  if (mj_isSparse(m)) {
+    const int last = d->nefc - 1;
+    if (d->efc_J_rowadr[last] + d->efc_J_rownnz[last] != d->nJ) return false;
+  } else if (d->nJ != d->nefc * m->nv) {
+    return false;
+  }
+  const int other = m->opt.cone == mjCONE_ELLIPTIC ? mjCNSTR_CONTACT_PYRAMIDAL : mjCNSTR_CONTACT_ELLIPTIC;
+  return d->efc_type[d->nefc - 1] != other;
+}
+
+// Steps end with the acceleration as the next warm start; where all is at rest what they leave is that of the same
+// point.
+bool MayBeAfterStep(const mjModel* m, const mjData* d) {
+  return AreEqual(d->qacc, d->qacc_warmstart, m->nv) && (m->na > 0 || !mju_isZero(d->qvel, static_cast<int>(m->nv)));
+}
+
+// forces sum up, with the applied ones as they are now
+bool HasAppliedForces(const mjModel* m, mjData* d, std::vector<double>* work) {
+  const int nv = static_cast<int>(m->nv);
+  const bool pushed = IsPushed(m, d);
+  if (!pushed && AddUp({d->qfrc_smooth, d->qfrc_passive, d->qfrc_bias, d->qfrc_applied, d->qfrc_actuator}, nv)) {
+    return true;
+  }
+  if (pushed && !AreGood(d->xfrc_applied, 6 * m->nbody)) return false;
+  work->assign(nv, 0);
+  for (int b = 1; b < m->nbody && pushed; b++) {
+    const mjtNum* xfrc = d->xfrc_applied + 6 * b;
+    if (!mju_isZero(xfrc, 6)) mj_applyFT(m, d, xfrc, xfrc + 3, d->xipos + 3 * b, b, work->data());
+  }
+  for (int i = 0; i < nv; i++) {
+    const double passive = d->qfrc_passive[i], bias = d->qfrc_bias[i], applied = d->qfrc_applied[i],
+                 actuator = d->qfrc_actuator[i], push = (*work)[i];
+    const double size = std::abs(passive) + std::abs(bias) + std::abs(applied) + std::abs(actuator) + std::abs(push);
+    if (!IsNear(d->qfrc_smooth[i], passive - bias + applied + actuator + push, size)) return false;
+  }
+  return true;
+}
+
+// does the body of this dof move against its parent as its dofs do?
+bool HasVelocity(const mjModel* m, const mjData* d, int dof) {
+  const int b = m->dof_bodyid[dof], begin = m->body_dofadr[b];
+  const mjtNum *parent = d->cvel + 6 * m->body_parentid[b], *cvel = d->cvel + 6 * b;
+  double rest[6], size = 0;
+  for (int k = 0; k < 6; k++) rest[k] = cvel[k] - parent[k], size += std::abs(parent[k]);
+  for (int j = begin; j < begin + m->body_dofnum[b]; j++) {
+    const mjtNum* cdof = d->cdof + 6 * j;
+    for (int k = 0; k < 6; k++) rest[k] -= cdof[k] * d->qvel[j], size += std::abs(cdof[k] * d->qvel[j]);
+  }
+  return std::all_of(rest, rest + 6, [&](double x) { return std::abs(x) <= kSummed * size; });
+}
+
+bool HasVelocities(const mjModel* m, const mjData* d) {
+  for (int t = 0; t < m->ntree; t++) {
+    const int first = m->tree_dofadr[t], last = first + m->tree_dofnum[t] - 1;
+    if (!HasVelocity(m, d, first)) return false;
+    if (m->dof_bodyid[first] != m->dof_bodyid[last] && !HasVelocity(m, d, last)) return false;
+  }
+  return true;
+}
+
+// of joints that actuators drive
+bool HasLengths(const mjModel* m, const mjData* d) {
+  for (int i = 0; i < m->nactuator; i++) {
+    const int type = m->actuator_trntype[i], joint = m->actuator_trnid[2 * i];
+    if ((type != mjTRN_JOINT && type != mjTRN_JOINTINPARENT) || !IsScalarJoint(m->jnt_type[joint])) continue;
+    const int out = m->actuator_outadr[i];
+    const double gear = m->actuator_gear[6 * out], length = d->qpos[m->jnt_qposadr[joint]] * gear,
+                 velocity = d->qvel[m->jnt_dofadr[joint]] * gear;
+    if (!IsNear(d->actuator_length[out], length, std::abs(length))) return false;
+    if (!IsNear(d->actuator_velocity[out], velocity, std::abs(velocity))) return false;
+  }
+  return true;
+}
+
+bool HasPositions(const mjModel* m, const mjData* d) {
+  for (int j = 0; j < m->njnt; j++) {
+    if (m->jnt_type[j] != mjJNT_FREE) continue;
+    const mjtNum *q = d->qpos + m->jnt_qposadr[j], *quat = d->xquat + 4 * m->jnt_bodyid[j];
+    if (!AreEqual(q, d->xpos + 3 * m->jnt_bodyid[j], 3)) return false;
+    const double norm = mju_dot(q + 3, quat, 4);  // the engine's has been made 1
+    for (int k = 0; k < 4; k++) {
+      if (!IsNear(q[3 + k], norm * quat[k], norm)) return false;
+    }
+  }
+  for (int b = 1; b < m->nbody && m->nmocap > 0; b++) {
+    const int mocap = m->body_mocapid[b];
+    if (mocap >= 0 && !AreEqual(d->mocap_pos + 3 * mocap, d->xpos + 3 * b, 3)) return false;
+  }
+  return true;
+}
+
+// calls f(contact, numbers of its cone's Hessian) for those that may have one
+template <typename F>
+void ForCones(const mjData* d, F f) {
+  if (d->nefc == 0 || d->efc_type[d->nefc - 1] != mjCNSTR_CONTACT_ELLIPTIC) return;
+  for (int i = 0; i < d->ncon; i++) f(d->contact[i], d->contact[i].dim * d->contact[i].dim);
+}
+
+}  // namespace
+
+bool IsAfterForward(const mjModel* m, mjData* d, std::vector<double>* work) {
+  if (m->opt.enableflags & mjENBL_SLEEP) return false;  // of a tree that sleeps nothing is up to date
+  if (d->warning[mjWARN_CONTACTFULL].number > 0 || d->warning[mjWARN_CNSTRFULL].number > 0) return false;
+  return HasGoodNumbers(m, d) && HasRowsOfOptions(m, d) && !MayBeAfterStep(m, d) && HasPositions(m, d) &&
+         HasLengths(m, d) && HasVelocities(m, d) && HasAppliedForces(m, d, work);
+}
+
+void ForwardResults::Save(const mjData* d, int nv) {
+  nv_ = nv;
+  numbers_.assign(d->qacc, d->qacc + nv);
+  numbers_.insert(numbers_.end(), d->qfrc_constraint, d->qfrc_constraint + nv);
+  numbers_.insert(numbers_.end(), d->efc_force, d->efc_force + d->nefc);
+  states_.assign(d->efc_state, d->efc_state + d->nefc);
+  cones_.clear();
+  ForCones(d, [&](const mjContact& contact, int size) { cones_.insert(cones_.end(), contact.H, contact.H + size); });
+}
+
+void ForwardResults::Restore(mjData* d) const {
+  const double* from = numbers_.data();
+  std::copy_n(from, nv_, d->qacc);
+  std::copy_n(from + nv_, nv_, d->qfrc_constraint);
+  std::copy_n(from + 2 * nv_, states_.size(), d->efc_force);
+  std::copy(states_.begin(), states_.end(), d->efc_state);
+  const double* H = cones_.data();
+  ForCones(d, [&](mjContact& contact, int size) {
+    std::copy_n(H, size, contact.H);
+    H += size;
+  });
+}
+
+}  // namespace costate

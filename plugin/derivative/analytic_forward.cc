@@ -1,0 +1,91 @@
+// Level 1 behind a caller's mj_forward: its acceleration and forces are taken, not found. (1a) of README.md.
+#include <cmath>
+
+#include "derivative/analytic.h"
+#include "derivative/hardest_rows.h"
+
+namespace costate {
+
+// while it lives the backend works on the caller's data, which then is as it was
+class AnalyticBackend::BehindForward {
+ public:
+  BehindForward(AnalyticBackend* backend, mjData* d, int nv) : backend_(backend), d_(d) {
+    backend_->forward_results_.Save(d, nv);
+    backend_->after_forward_ = true;
+  }
+  ~BehindForward() {
+    Leave();
+    backend_->forward_results_.Restore(d_);
+  }
+  BehindForward(const BehindForward&) = delete;
+  BehindForward& operator=(const BehindForward&) = delete;
+  void Leave() const { backend_->after_forward_ = false; }  // on to other data
+
+ private:
+  AnalyticBackend* backend_;
+  mjData* d_;
+};
+
+bool AnalyticBackend::CanFollowForward(const mjModel* m) const {
+  return smoothing_ == 0 && !UsesNoslip(m) && AnalyticRefusal(m).empty();
+}
+
+// H⁻¹ r(a), with the forces as they stand, relative to a; less than kGood where r is next to nothing
+double AnalyticBackend::NewtonStep(const mjModel* m, const mjData* d) {
+  constexpr double kRounding = 1e-12;  // of a diagonal M: couplings have the three digits up to kGood
+  const VectorXd& a = point_.a();
+  const double size = 1 + a.lpNorm<Eigen::Infinity>();
+  step_.resize(m->nv);
+  if (ArticulatedSolver::Pays(m)) articulated_solver_.Multiply(m, d, a.data(), step_.data());
+  else mj_mulM(m, d, step_.data(), a.data());
+  step_ -= point_.momentum_rate();
+  bool solve = false;
+  for (int i = 0; i < m->nv; i++) {
+    const double inertia = d->M[m->M_rowadr[i] + m->M_rownnz[i] - 1];
+    solve = solve || !(std::abs(step_[i]) <= kRounding * size * inertia);
+  }
+  if (!solve) return 0;
+  SolveHessian(m, d, step_.data());
+  return step_.lpNorm<Eigen::Infinity>() / size;
+}
+
+// TermsFor at the acceleration of the data or, where its solver has ended early, at the one that it tends to
+bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products products, StepDerivative* out) {
+  std::string& missing = forward_missing_;
+  const auto terms = [&] {
+    return TermsFor(products, m, d, out, &missing) && !differenced_.Any() && actuation_.HasForces(m, d);
+  };
+  out->status = StepStatus::kOk;
+  at_residual_ = hessian_done_ = false;
+  if (!terms() || MayHaveHardest(d)) return false;
+  if (d->nefc == 0 || NewtonStep(m, d) <= kGood) return true;
+  return NewtonMayReplace(m) && HasOwnHessian(m) && FindMinimum(m, d, products) && terms();
+}
+
+bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out) {
+  if (!CanFollowForward(m)) return false;
+  const BehindForward behind(this, d, static_cast<int>(m->nv));
+  if (!TermsAfterForward(m, d, Products::kNone, out)) return false;
+  for (MatrixXd* empty : {&out->C, &out->D, &out->P, &out->Ps}) empty->resize(0, 0);
+  if (m->opt.integrator != mjINT_RK4) return Step(m, d, out, &forward_missing_);
+
+  // the other stages need data of their own: the caller's stays where it is
+  if (!stage_data_) stage_data_ = MakeData(m);
+  mj_copyState(m, d, stage_data_.get(), state_);
+  behind.Leave();
+  return RungeKutta(m, d, stage_data_.get(), out, &forward_missing_) && out->status == StepStatus::kOk;
+}
+
+bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out) {
+  if (!CanFollowForward(m)) return false;
+  const BehindForward behind(this, d, static_cast<int>(m->nv));
+  if (!TermsAfterForward(m, d, Products::kPull, &report_)) return false;
+  std::swap(out->coverage, report_.coverage);
+  out->status = StepStatus::kOk;
+  behind.Leave();
+  StartPull(m, false, out);
+  out->theta.resize(0);
+  return PullPoint(m, d, lambda, out, &forward_missing_) && out->status == StepStatus::kOk;
+}
+
+}  // namespace costate
