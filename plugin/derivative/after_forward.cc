@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iterator>
 
-#include "core/finite.h"
 #include "core/joint.h"
 #include "core/simd.h"
 
@@ -15,61 +13,56 @@ namespace {
 
 constexpr double kSummed = 1e-9;  // of the numbers in a sum: rounding leaves less
 
-template <int kLanes>
-__attribute__((always_inline)) inline bool AreGoodOf(const double* x, std::ptrdiff_t n) {
-  using Loose = typename Lanes<kLanes>::Loose;
-  const Loose most = Loose{} + mjMAXVAL;
-  auto good = most == most;
-  std::ptrdiff_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const Loose at = *reinterpret_cast<const Loose*>(x + i);
-    good &= (at <= most) & (at >= -most);
-  }
-  long long bits = -1;
-  for (int k = 0; k < kLanes; k++) bits &= good[k];
-  for (; i < n; i++) bits &= -static_cast<long long>(std::abs(x[i]) <= mjMAXVAL);
-  return bits != 0;
-}
-
-// none that the engine would call bad?
-COSTATE_SIMD_LANES(bool, AreGood, (const double* x, std::ptrdiff_t n), AreGoodOf, (x, n))
-
-// the engine's own sum, bit for bit
-struct SmoothForces {
-  const double *sum, *passive, *bias, *applied, *actuator;
+struct Span {
+  const double* begin;
+  std::ptrdiff_t size;
 };
 
+// what is looked at in one pass, since calls would take as long as the numbers do
+struct Numbers {
+  Span good[7];  // is none of them what the engine would call bad,
+  const double *sum, *passive, *bias, *applied, *actuator;
+  std::ptrdiff_t nv;  // does the sum have the engine's bits,
+  Span zero;          // and are these zero?
+};
+enum { kGoodNumbers = 1, kSameSum = 2, kZeros = 4 };
+
 template <int kLanes>
-__attribute__((always_inline)) inline bool AddUpOf(const SmoothForces& of, std::ptrdiff_t n) {
+__attribute__((always_inline)) inline int LookAtOf(const Numbers& of) {
   using Loose = typename Lanes<kLanes>::Loose;
-  const auto at = [](const double* x) __attribute__((always_inline)) { return *reinterpret_cast<const Loose*>(x); };
-  const Loose zero = {};
-  auto same = zero == zero;
+  const Loose zero = {}, most = zero + mjMAXVAL;
+  auto good = zero == zero, same = good, none = good;
+  bool rest_good = true, rest_same = true, rest_none = true;
+  for (const Span& span : of.good) {
+    std::ptrdiff_t i = 0;
+    for (; i + kLanes <= span.size; i += kLanes) {
+      const Loose x = *reinterpret_cast<const Loose*>(span.begin + i);
+      good &= (x <= most) & (x >= -most);
+    }
+    for (; i < span.size; i++) rest_good &= std::abs(span.begin[i]) <= mjMAXVAL;
+  }
   std::ptrdiff_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    same &= at(of.passive + i) - at(of.bias + i) + at(of.applied + i) + at(of.actuator + i) == at(of.sum + i);
+  for (; i + kLanes <= of.nv; i += kLanes) {
+    Loose sum = *reinterpret_cast<const Loose*>(of.passive + i) - *reinterpret_cast<const Loose*>(of.bias + i);
+    sum += *reinterpret_cast<const Loose*>(of.applied + i);
+    sum += *reinterpret_cast<const Loose*>(of.actuator + i);
+    same &= sum == *reinterpret_cast<const Loose*>(of.sum + i);
   }
-  long long bits = -1;
-  for (int k = 0; k < kLanes; k++) bits &= same[k];
-  for (; i < n; i++) {
-    bits &= -static_cast<long long>(of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i]);
-  }
-  return bits != 0;
+  for (; i < of.nv; i++) rest_same &= of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i];
+  i = 0;
+  for (; i + kLanes <= of.zero.size; i += kLanes) none &= *reinterpret_cast<const Loose*>(of.zero.begin + i) == zero;
+  for (; i < of.zero.size; i++) rest_none &= of.zero.begin[i] == 0;
+  long long goods = -1, sames = -1, nones = -1;
+  for (int k = 0; k < kLanes; k++) goods &= good[k], sames &= same[k], nones &= none[k];
+  return (goods && rest_good ? kGoodNumbers : 0) | (sames && rest_same ? kSameSum : 0) |
+         (nones && rest_none ? kZeros : 0);
 }
 
-COSTATE_SIMD_LANES(bool, AddUp, (const SmoothForces& of, std::ptrdiff_t n), AddUpOf, (of, n))
+COSTATE_SIMD_LANES(int, LookAt, (const Numbers& of), LookAtOf, (of))
 
 bool AreEqual(const double* x, const double* y, std::ptrdiff_t n) { return std::equal(x, x + n, y); }
 
 bool IsNear(double value, double expected, double size) { return std::abs(value - expected) <= kSummed * size; }
-
-bool IsPushed(const mjModel* m, const mjData* d) { return !AreZero(d->xfrc_applied, 6 * m->nbody); }
-
-// those of qfrc_applied are in its sum
-bool HasGoodNumbers(const mjModel* m, const mjData* d) {
-  return AreGood(d->qpos, m->nq) && AreGood(d->qvel, m->nv) && AreGood(d->qacc, m->nv) && AreGood(d->ctrl, m->nu) &&
-         AreGood(d->act, m->na) && AreGood(d->mocap_pos, 3 * m->nmocap) && AreGood(d->mocap_quat, 4 * m->nmocap);
-}
 
 // rows as the options make them
 bool HasRowsOfOptions(const mjModel* m, const mjData* d) {
@@ -91,18 +84,14 @@ bool MayBeAfterStep(const mjModel* m, const mjData* d) {
   return AreEqual(d->qacc, d->qacc_warmstart, m->nv) && (m->na > 0 || !mju_isZero(d->qvel, static_cast<int>(m->nv)));
 }
 
-// forces sum up, with the applied ones as they are now
+// forces sum up, with those on bodies as they are now
 bool HasAppliedForces(const mjModel* m, mjData* d, std::vector<double>* work) {
   const int nv = static_cast<int>(m->nv);
-  const bool pushed = IsPushed(m, d);
-  if (!pushed && AddUp({d->qfrc_smooth, d->qfrc_passive, d->qfrc_bias, d->qfrc_applied, d->qfrc_actuator}, nv)) {
-    return true;
-  }
-  if (pushed && !AreGood(d->xfrc_applied, 6 * m->nbody)) return false;
   work->assign(nv, 0);
-  for (int b = 1; b < m->nbody && pushed; b++) {
+  for (int b = 0; b < m->nbody; b++) {
     const mjtNum* xfrc = d->xfrc_applied + 6 * b;
-    if (!mju_isZero(xfrc, 6)) mj_applyFT(m, d, xfrc, xfrc + 3, d->xipos + 3 * b, b, work->data());
+    if (!std::all_of(xfrc, xfrc + 6, [](double x) { return std::abs(x) <= mjMAXVAL; })) return false;
+    if (b > 0 && !mju_isZero(xfrc, 6)) mj_applyFT(m, d, xfrc, xfrc + 3, d->xipos + 3 * b, b, work->data());
   }
   for (int i = 0; i < nv; i++) {
     const double passive = d->qfrc_passive[i], bias = d->qfrc_bias[i], applied = d->qfrc_applied[i],
@@ -111,6 +100,26 @@ bool HasAppliedForces(const mjModel* m, mjData* d, std::vector<double>* work) {
     if (!IsNear(d->qfrc_smooth[i], passive - bias + applied + actuator + push, size)) return false;
   }
   return true;
+}
+
+// those of qfrc_applied are in their sum
+bool HasGoodNumbersAndForces(const mjModel* m, mjData* d, std::vector<double>* work) {
+  const int seen = LookAt({{{d->qpos, m->nq},
+                            {d->qvel, m->nv},
+                            {d->qacc, m->nv},
+                            {d->act, m->na},
+                            {d->ctrl, m->nu},
+                            {d->mocap_pos, 3 * m->nmocap},
+                            {d->mocap_quat, 4 * m->nmocap}},
+                           d->qfrc_smooth,
+                           d->qfrc_passive,
+                           d->qfrc_bias,
+                           d->qfrc_applied,
+                           d->qfrc_actuator,
+                           m->nv,
+                           {d->xfrc_applied, 6 * m->nbody}});
+  if (!(seen & kGoodNumbers)) return false;
+  return ((seen & kSameSum) && (seen & kZeros)) || HasAppliedForces(m, d, work);
 }
 
 // does the body of this dof move against its parent as its dofs do?
@@ -178,31 +187,33 @@ void ForCones(const mjData* d, F f) {
 bool IsAfterForward(const mjModel* m, mjData* d, std::vector<double>* work) {
   if (m->opt.enableflags & mjENBL_SLEEP) return false;  // of a tree that sleeps nothing is up to date
   if (d->warning[mjWARN_CONTACTFULL].number > 0 || d->warning[mjWARN_CNSTRFULL].number > 0) return false;
-  return HasGoodNumbers(m, d) && HasRowsOfOptions(m, d) && !MayBeAfterStep(m, d) && HasPositions(m, d) &&
-         HasLengths(m, d) && HasVelocities(m, d) && HasAppliedForces(m, d, work);
+  return HasRowsOfOptions(m, d) && !MayBeAfterStep(m, d) && HasGoodNumbersAndForces(m, d, work) && HasPositions(m, d) &&
+         HasLengths(m, d) && HasVelocities(m, d);
 }
 
 void ForwardResults::Save(const mjData* d, int nv) {
   nv_ = nv;
-  numbers_.assign(d->qacc, d->qacc + nv);
-  numbers_.insert(numbers_.end(), d->qfrc_constraint, d->qfrc_constraint + nv);
-  numbers_.insert(numbers_.end(), d->efc_force, d->efc_force + d->nefc);
+  int cones = 0;
+  ForCones(d, [&](const mjContact&, int size) { cones += size; });
+  numbers_.resize(2 * nv + d->nefc + cones);
   states_.assign(d->efc_state, d->efc_state + d->nefc);
-  cones_.clear();
-  ForCones(d, [&](const mjContact& contact, int size) { cones_.insert(cones_.end(), contact.H, contact.H + size); });
+  double* to = std::copy_n(d->qacc, nv, numbers_.data());
+  to = std::copy_n(d->qfrc_constraint, nv, to);
+  to = std::copy_n(d->efc_force, d->nefc, to);
+  ForCones(d, [&](const mjContact& contact, int size) { to = std::copy_n(contact.H, size, to); });
 }
 
 void ForwardResults::Restore(mjData* d) const {
   const double* from = numbers_.data();
-  std::copy_n(from, nv_, d->qacc);
-  std::copy_n(from + nv_, nv_, d->qfrc_constraint);
-  std::copy_n(from + 2 * nv_, states_.size(), d->efc_force);
+  const auto put_back = [&](double* to, std::size_t n) {
+    std::copy_n(from, n, to);
+    from += n;
+  };
+  put_back(d->qacc, nv_);
+  put_back(d->qfrc_constraint, nv_);
+  put_back(d->efc_force, states_.size());
   std::copy(states_.begin(), states_.end(), d->efc_state);
-  const double* H = cones_.data();
-  ForCones(d, [&](mjContact& contact, int size) {
-    std::copy_n(H, size, contact.H);
-    H += size;
-  });
+  ForCones(d, [&](mjContact& contact, int size) { put_back(contact.H, size); });
 }
 
 }  // namespace costate

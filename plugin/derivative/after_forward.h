@@ -19,7 +19,7 @@ class ForwardResults {
   void Restore(mjData* data) const;
 
  private:
-  std::vector<double> numbers_, cones_;
+  std::vector<double> numbers_;
   std::vector<int> states_;
   int nv_ = 0;
 };
