@@ -21,7 +21,8 @@ struct BasinHoppingOptions {
   double tolerance = 3e-4;  ///< relative decrease of the cost at which the solves on the way end
   std::uint64_t seed = 1;
   /// Round 0 is one plain solve, others follow with the iterations it leaves.
-  /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance).
+  /// Without constraints it then ends as soon as it creeps, at `tolerance` (IlqrOptions::stall_tolerance), and by iLQR
+  /// behind half of its iterations where it crawls: at its pace those left would take no more than a tenth off the cost.
   /// Where the guess's controls are constant, the first round has one solve more, from periodic controls about
   /// them (SamplingOptions::periodic, 10 rounds of 64 samples, or the best of 32 waves along chains of driven joints):
   /// gaits, from standing; neither within constraints nor from a free start. Where anything may touch and

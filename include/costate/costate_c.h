@@ -153,7 +153,7 @@ mjtNum costate_policy_interval(const costate_policy* policy);
 int costate_policy_control(const costate_policy* policy, const mjData* d, mjtNum* u, mjtNum* u_x, mjtNum* u_s,
                            char* error, int error_sz);
 
-/* A task file, read and ready to be solved (plugin/optimizer/README.md, "The task file"). */
+/* A task file, read and ready to be solved (plugin/optimizer/task_file.md). */
 typedef struct costate_task costate_task;
 
 /* NULL where it cannot be used, and the reason in error as above: file, line and element. */

@@ -92,7 +92,7 @@ struct Task {
   Guess ToGuess() const { return {X_guess, U_guess, state.U.cols() > 0 ? &state : nullptr}; }
 };
 
-/// Reads a task file (plugin/optimizer/README.md describes every element and attribute).
+/// Reads a task file (plugin/optimizer/task_file.md describes every element and attribute).
 /// @throws Error{kFile}, Error{kParse}: "pole.task.xml:7: <cost name='tip'>: no site 'tib', did you mean 'tip'?".
 Task LoadTask(const std::string& path);
 
