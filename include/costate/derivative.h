@@ -155,11 +155,12 @@ class Linearizer {
   /// 1e-9 of their size. Where an acceleration has not converged as far, Newton's method goes on from it; and the whole
   /// of Linearize is done, which takes mj_forward's time more, where level 1 does not have every term in closed form,
   /// rows are too hard, (C22), substeps, parameters, smoothing, delays, sleep or a noslip pass are asked for, or `data`
-  /// is not what mj_forward leaves. That is seen of other data after mj_step (unless nothing moves), of velocities,
-  /// applied forces, mocap positions, positions of free and of driven scalar joints, controls and activations that have
-  /// changed since, and of cones, Jacobians and constraints of other options. It is not seen of other positions alone,
-  /// controls that act through activations, actuators with several inputs or at a tendon's limit, active equalities,
-  /// user data and numbers of the model: as mj_jac, this then answers for a mixture.
+  /// is not what mj_forward leaves. That is seen after mj_step (unless nothing moves), and where these have changed
+  /// since: applied forces, positions of free joints and mocap bodies, positions and velocities of scalar joints
+  /// that actuators drive, velocities of each tree's first and last moving body, controls, activations, and the options
+  /// that make rows of constraints. It is not seen of other positions and velocities alone, controls that act through
+  /// activations, actuators with several inputs or at a tendon's limit, active equalities, user data and numbers of the
+  /// model: as mj_jac, this then answers for a mixture.
   ///
   /// @pre    mj_forward(model, data) has been called since state, control, context or model changed.
   /// @post   `data` is as before, bit for bit, but for the unused part of its arena and maxuse_stack. The context that

@@ -159,7 +159,8 @@ bool HasLengths(const mjModel* m, const mjData* d) {
 }
 
 bool HasPositions(const mjModel* m, const mjData* d) {
-  for (int j = 0; j < m->njnt; j++) {
+  for (int t = 0; t < m->ntree; t++) {
+    const int j = m->dof_jntid[m->tree_dofadr[t]];  // where free joints are
     if (m->jnt_type[j] != mjJNT_FREE) continue;
     const mjtNum *q = d->qpos + m->jnt_qposadr[j], *quat = d->xquat + 4 * m->jnt_bodyid[j];
     if (!AreEqual(q, d->xpos + 3 * m->jnt_bodyid[j], 3)) return false;
