@@ -30,8 +30,8 @@ bool AnalyticBackend::CanFollowForward(const mjModel* m) const {
   return smoothing_ == 0 && !UsesNoslip(m) && AnalyticRefusal(m).empty();
 }
 
-// H⁻¹ r(a), with the forces as they stand, relative to a; less than kGood where r is next to nothing
-double AnalyticBackend::NewtonStep(const mjModel* m, const mjData* d) {
+// r(a) into step_, with the forces as they stand: is it next to nothing?
+bool AnalyticBackend::IsBalanced(const mjModel* m, const mjData* d) {
   constexpr double kRounding = 1e-12;  // of a diagonal M: couplings have the three digits up to kGood
   const VectorXd& a = point_.a();
   const double size = 1 + a.lpNorm<Eigen::Infinity>();
@@ -39,14 +39,17 @@ double AnalyticBackend::NewtonStep(const mjModel* m, const mjData* d) {
   if (ArticulatedSolver::Pays(m)) articulated_solver_.Multiply(m, d, a.data(), step_.data());
   else mj_mulM(m, d, step_.data(), a.data());
   step_ -= point_.momentum_rate();
-  bool solve = false;
   for (int i = 0; i < m->nv; i++) {
     const double inertia = d->M[m->M_rowadr[i] + m->M_rownnz[i] - 1];
-    solve = solve || !(std::abs(step_[i]) <= kRounding * size * inertia);
+    if (!(std::abs(step_[i]) <= kRounding * size * inertia)) return false;
   }
-  if (!solve) return 0;
+  return true;
+}
+
+// step_: r(a) → H⁻¹ r(a); returns its size relative to a
+double AnalyticBackend::SolveStep(const mjModel* m, const mjData* d) {
   SolveHessian(m, d, step_.data());
-  return step_.lpNorm<Eigen::Infinity>() / size;
+  return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
 }
 
 // TermsFor at the acceleration of the data or, where its solver has ended early, at the one that it tends to
@@ -56,10 +59,31 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
     return TermsFor(products, m, d, out, &missing) && !differenced_.Any() && actuation_.HasForces(m, d);
   };
   out->status = StepStatus::kOk;
-  at_residual_ = hessian_done_ = false;
-  if (!terms() || MayHaveHardest(d)) return false;
-  if (d->nefc == 0 || NewtonStep(m, d) <= kGood) return true;
-  return NewtonMayReplace(m) && HasOwnHessian(m) && FindMinimum(m, d, products) && terms();
+  hessian_done_ = false;
+  point_.Accept(m, d);
+  at_residual_ = true;
+  if (MayHaveHardest(d)) return false;
+  if (d->nefc == 0 || IsBalanced(m, d)) return terms();
+  if (!NewtonMayReplace(m) || !HasOwnHessian(m)) return terms() && SolveStep(m, d) <= kGood;
+
+  // H alone: it serves where the step is none
+  const bool vectors = products != Products::kNone;
+  constraint_.LinearizeHessian(m, d);
+  unconstrained_ = !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+  if (!unconstrained_ && !FactorHessian(m, d, vectors)) return false;
+  if (SolveStep(m, d) <= kGood) {
+    hessian_done_ = vectors || !unconstrained_;
+    return terms();
+  }
+
+  // one step is nearly always the last; else all of the search
+  mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
+  Residual(m, d);
+  at_residual_ = true;
+  if (!terms()) return false;
+  step_ = point_.residual();
+  if (SolveStep(m, d) <= kGood) return true;
+  return FindMinimum(m, d, products) && terms();
 }
 
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out) {
