@@ -74,6 +74,13 @@ struct BasinHoppingOptions {
   /// first round has one solve more from its controls. That without contacts gives up after 20 iterations (80 within
   /// constraints) that are no better than the best motion.
   bool detour = true;
+  /// With after_solve, by iLQR, within no constraints and from no free start: where that solve stalls, nothing touches
+  /// along the guess's or its motion and forces of that are at limits of actuators, joints or tendons, another solve
+  /// from the guess knows none of these limits. Where it costs less than 0.9 of the motion, one more on the model itself
+  /// goes on from its controls, and the better one is gone on with. Where the motion costs within a tenth of what it
+  /// would without limits, and touches nothing or costs no more than 1e-4 of its guess, no rounds follow with
+  /// when_stuck; else one does, and others where that gains more than a hundredth.
+  bool forces = true;
   /// Where anything may touch and after all rounds (1 or more) the best motion misses constraints, or kicked ones of
   /// less than half its cost do: up to 16 rounds more of four solves, of six times options.iterations together (at most
   /// 1200), that leave the cost aside for a motion near those that keeps the constraints, and then go from one such
@@ -83,20 +90,21 @@ struct BasinHoppingOptions {
 
 /// Where the best motion of a round began.
 enum class RoundOrigin {
-  kGuess,     ///< the guess
-  kKicked,    ///< kicked controls
-  kSampled,   ///< sampled controls
-  kPeriodic,  ///< periodic ones
-  kServos,    ///< those of motors whose joints are pulled to periodic places
-  kPlain,     ///< the solve as it is set, which had not led the race
-  kTouching,  ///< led to what nothing had touched
-  kDetour,    ///< led round what stands in the way
-  kMirrored,  ///< the plain solve's controls, mirrored about the guess's
-  kFreed,     ///< controls of a solve without contacts
-  kLeaning,   ///< the guess's controls, one of them moved by the same all the time
-  kSmoothed,  ///< controls of solves through smoother contacts
-  kShooting,  ///< multiple shooting from the guess
-  kBack       ///< behind the last solve, back within constraints
+  kGuess,      ///< the guess
+  kKicked,     ///< kicked controls
+  kSampled,    ///< sampled controls
+  kPeriodic,   ///< periodic ones
+  kServos,     ///< those of motors whose joints are pulled to periodic places
+  kPlain,      ///< the solve as it is set, which had not led the race
+  kTouching,   ///< led to what nothing had touched
+  kDetour,     ///< led round what stands in the way
+  kMirrored,   ///< the plain solve's controls, mirrored about the guess's
+  kFreed,      ///< controls of a solve without contacts
+  kUnlimited,  ///< those of one without limits of force
+  kLeaning,    ///< the guess's controls, one of them moved by the same all the time
+  kSmoothed,   ///< controls of solves through smoother contacts
+  kShooting,   ///< multiple shooting from the guess
+  kBack        ///< behind the last solve, back within constraints
 };
 const char* ToString(RoundOrigin origin);  ///< "sampled controls", "led to contact"
 

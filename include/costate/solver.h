@@ -54,6 +54,9 @@ struct IterationRecord {
   int gap_knot = -1;  ///< t + 1 of that gap; 0: none is left; -1: the solver has none
   double seconds_rollout = 0, seconds_derivative = 0, seconds_backward = 0;
   double violation = 0;  ///< of the worst constraint after this iteration, as ConstraintReport has it; 0 without any
+  /// Null, or what this was where it was no iteration of the problem itself ("a round of samples", "led round what is
+  /// in the way"). Basin hopping tells with it the cost and the violation of its best motion so far, nothing else.
+  const char* beside = nullptr;
 };
 
 enum class SolveStatus {

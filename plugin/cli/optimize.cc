@@ -141,14 +141,8 @@ struct Columns {
   }
 };
 
-// rounds of samples between solves: they have a cost and nothing else
-bool IsSampled(const IterationRecord& r) {
-  return r.gradient_norm == 0 && r.regularization == 0 && r.step == 0 && r.seconds_rollout == 0 &&
-         r.seconds_derivative == 0 && r.seconds_backward == 0;
-}
-
 std::string Row(const IterationRecord& r, const Columns& columns) {
-  if (IsSampled(r)) return fmt::format("{:5d} {:13.7g}   a round of samples", r.iteration, r.cost);
+  if (r.beside) return fmt::format("{:5d} {:13.7g}   {}", r.iteration, r.cost, r.beside);
   return fmt::format("{:5d} {:13.7g} {:10.3g} {:10.3g} {:10.3g}  {:10.3g} {:8.3g} | {:8.2f} {:9.2f} {:8.2f}",
                      r.iteration, r.cost, -r.expected_change, -r.actual_change, r.gradient_norm, r.regularization,
                      r.step, 1e3 * r.seconds_rollout, 1e3 * r.seconds_derivative, 1e3 * r.seconds_backward) +
@@ -406,7 +400,10 @@ bool IsThere(const Task& task, const SolveResult& result, const Record& record) 
 // "'wall'", "'wall' and 2 more": fixed things that the motion runs against, where it is not where it shall be
 std::string InTheWay(const Task& task, const SolveResult& result, const Record& record) {
   if (IsThere(task, result, record) || task.free_time.longest > 0) return "";
-  const std::vector<int> obstacles = ObstaclesThatAreHit(task.ToProblem(), result.trajectory);
+  const Problem problem = task.ToProblem();
+  const std::vector<int> stood_on = StoodOn(problem, result.trajectory, GoalPlaces(task));
+  std::vector<int> obstacles = ObstaclesThatAreHit(problem, result.trajectory);
+  std::erase_if(obstacles, [&](int geom) { return std::ranges::find(stood_on, geom) != stood_on.end(); });
   if (obstacles.empty()) return "";
   const std::string first = ElementName(task.model.get(), mjOBJ_GEOM, obstacles[0]);
   return obstacles.size() == 1 ? first : fmt::format("{} and {} more", first, obstacles.size() - 1);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/model_facts.h"
 #include "cli/robot_options.h"
 #include "core/new_file.h"
 #include "optimizer/task_write.h"
@@ -23,6 +24,10 @@ struct TaskArguments {
   ReachArguments reach;
   FitOptions fit;
 };
+
+void WarnOfDeepStart(const Task& task) {
+  if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
+}
 
 // a task of MuJoCo MPC as one of ours
 int RunImport(const TaskArguments& arguments) {
@@ -46,6 +51,7 @@ int RunImport(const TaskArguments& arguments) {
   fmt::print("written: {}\n\n", arguments.output);
   const Task task = LoadTask(arguments.output);
   PrintWarnings(task.warnings);
+  WarnOfDeepStart(task);
   fmt::print("{}", Describe(task));
   return kExitOk;
 }
@@ -91,12 +97,15 @@ int RunRobot(const TaskArguments& arguments) {
     return written;
   };
   if (arguments.output.empty()) {
-    fmt::print("{}", text(""));
+    const std::string written = text("");
+    if (!fits) WarnOfDeepStart(ParseWrittenTask(written, arguments.file));
+    fmt::print("{}", written);
     return kExitOk;
   }
   CheckWritable(arguments.output, arguments.force);
   const std::string folder = std::filesystem::path(arguments.output).parent_path().string();
   WriteNewFile(arguments.output, text(folder.empty() ? "." : folder), arguments.force);
+  if (!fits) WarnOfDeepStart(LoadTask(arguments.output));
   fmt::print("written: {}\n\n  costate {} {}{}\n", arguments.output, fits ? "gradient" : "optimize", arguments.output,
              fits ? " --descend gauss-newton" : "");
   return kExitOk;
@@ -121,6 +130,7 @@ int RunTask(const TaskArguments& arguments) {
     throw Error(ErrorCode::kInvalidArgument, arguments.file + " is a task file: " + Belong(said) + " to a robot");
   const Task task = LoadTask(arguments.file);
   PrintWarnings(task.warnings);
+  WarnOfDeepStart(task);
   if (arguments.check) {
     fmt::print("{}: is a task for {}: {} control intervals, {}\n", arguments.file, task.model_file, task.N,
                Asked(task));

@@ -19,6 +19,7 @@
 #include "optimizer/hopping_rounds.h"
 #include "optimizer/made_servo.h"
 #include "optimizer/solver_checks.h"
+#include "optimizer/untouched.h"
 
 namespace costate {
 namespace {
@@ -58,6 +59,10 @@ constexpr struct {
   double cost;
 } kHopeless[] = {{5, 10}, {10, 2}};
 
+constexpr double kBehindLimits = 0.1;  // of the cost: what limits of force take, so that it is worth a solve, or rounds
+
+constexpr double kNothingLeft = 1e-4;  // of what the guess costs: what no round needs to lead further, touch what may
+
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
 
 }  // namespace
@@ -74,6 +79,7 @@ const char* ToString(RoundOrigin origin) {
     case RoundOrigin::kDetour: return "led round what is in the way";
     case RoundOrigin::kMirrored: return "mirrored controls";
     case RoundOrigin::kFreed: return "controls of a solve without contacts";
+    case RoundOrigin::kUnlimited: return "controls of a solve without limits of force";
     case RoundOrigin::kLeaning: return "a control that leans to one side";
     case RoundOrigin::kSmoothed: return "controls of smoother contacts";
     case RoundOrigin::kShooting: return "multiple shooting";
@@ -114,10 +120,11 @@ void BasinHopping::Follow(Lockstep* lockstep) {
     const IterationRecord* best = nullptr;
     for (const IterationRecord& record : records) {
       if (record.iteration == 0) continue;
-      if (!best || MeritOf(record.violation, record.cost) < MeritOf(best->violation, best->cost)) best = &record;
+      if (!best || IsAhead(record, *best)) best = &record;
     }
-    iterations_.push_back(*best);
-    iterations_.back().iteration = static_cast<int>(iterations_.size());
+    IterationRecord told = best->beside ? Beside(best->beside) : *best;
+    told.iteration = static_cast<int>(iterations_.size()) + 1;
+    iterations_.push_back(told);
     try {
       interrupted_ = interrupted_ || (callback_ && !callback_(iterations_.back()));
     } catch (...) {  // the solves wait for the word to go on: they end first
@@ -131,6 +138,12 @@ void BasinHopping::Follow(Lockstep* lockstep) {
     DropHopeless(records, &go);
     lockstep->Go(std::move(go));
   }
+}
+
+// of two solves' iterations; what costs other than the problem says nothing beside what does
+bool BasinHopping::IsAhead(const IterationRecord& a, const IterationRecord& b) const {
+  if (!a.beside != !b.beside) return !a.beside;
+  return MeritOf(a.violation, a.cost) < MeritOf(b.violation, b.cost);
 }
 
 // ends the worse half of a race
@@ -256,11 +269,11 @@ void BasinHopping::Round(const std::vector<Beginning>& beginnings, int iteration
                shoots = origin == RoundOrigin::kShooting, freed = origin == RoundOrigin::kFreed,
                repeats = origin == RoundOrigin::kPeriodic || origin == RoundOrigin::kServos ||
                          origin == RoundOrigin::kLeaning || origin == RoundOrigin::kSmoothed;
-    IlqrOptions options = plain || freed                              ? OptionsOf(0, 0)
-                          : shoots || origin == RoundOrigin::kSampled ? options_
-                          : repeats                                   ? OptionsOf(round, 0)
-                          : leads                                     ? OptionsOf(round, i % 2)
-                                                                      : OptionsOf(round, i);
+    IlqrOptions options = plain || freed ? OptionsOf(0, 0)
+                          : shoots || origin == RoundOrigin::kSampled || origin == RoundOrigin::kUnlimited ? options_
+                          : repeats ? OptionsOf(round, 0)
+                          : leads   ? OptionsOf(round, i % 2)
+                                    : OptionsOf(round, i);
     if (leads) {
       options.regularization_sweep = options_.regularization_sweep;
       options.line_search_steps = options_.line_search_steps;
@@ -361,23 +374,24 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   first_.iterations = static_cast<int>(iterations_.size());
 }
 
-// the mirror image of what the plain solve has found, where it is about as good
-void BasinHopping::SolveMirrored() {
-  std::optional<Beginning> mirrored = Mirrored();
-  if (!mirrored) return;
+// a solve behind the plain one, the better of both; is it the one?
+// where: what it begins at, beside the cost
+bool BasinHopping::SolveFurther(Beginning beginning, std::string_view where) {
   SolveResult led = out_.result;
   BasinHoppingRound first = first_;
-  Round({std::move(*mirrored)}, options_.iterations, options_.tolerance, 0);
+  const RoundOrigin origin = beginning.origin;
+  Round({std::move(beginning)}, options_.iterations, options_.tolerance, 0);
   SolveResult& then = out_.result;
   first.iterations = static_cast<int>(iterations_.size());
   first.better = true;
-  if (MeritOf(then) < MeritOf(led)) {
-    then.message += fmt::format("; it began at the mirror image of a motion of cost {:.6g}", led.cost);
+  const bool better = MeritOf(then) < MeritOf(led);
+  if (better) {
+    then.message += fmt::format("; it began at {}", where);
     then.initial_cost = led.initial_cost;
     then.guess_scale = led.guess_scale;
     first.cost = then.cost;
     first.violation = then.violation;
-    first.origin = RoundOrigin::kMirrored;
+    first.origin = origin;
   } else {
     then = std::move(led);
   }
@@ -387,6 +401,44 @@ void BasinHopping::SolveMirrored() {
                                then.message);
   }
   first_ = first;
+  return better;
+}
+
+// the mirror image of what the plain solve has found, where it is about as good
+void BasinHopping::SolveMirrored() {
+  if (std::optional<Beginning> mirrored = Mirrored())
+    SolveFurther(std::move(*mirrored), fmt::format("the mirror image of a motion of cost {:.6g}", out_.result.cost));
+}
+
+// did the solve end while it led on?
+bool BasinHopping::Crept() const {
+  constexpr std::size_t kLast = 8;
+  const std::vector<IterationRecord>& own = out_.result.iterations;
+  if (own.size() <= kLast) return false;
+  const double before = own[own.size() - 1 - kLast].cost, now = own.back().cost;
+  return before - now > kLast * options_.tolerance * std::abs(now);
+}
+
+// from what is found without limits of force, where it is worth the while; what is left to gain behind them
+void BasinHopping::SolveUnlimited() {
+  const std::optional<SolveResult> unlimited = Unlimited();
+  if (!unlimited || Left() == 0) return;
+  const double least = unlimited->cost;
+  const auto left = [&] { return out_.result.cost - least; };
+  if (left() > kBehindLimits * std::abs(out_.result.cost)) {
+    SolveFurther({{{}, unlimited->trajectory.U}, RoundOrigin::kUnlimited},
+                 fmt::format("controls without limits of force, where that cost {:.6g}, {:.6g} the motion before it",
+                             least, out_.result.cost));
+  }
+  at_limits_ = left() <= kBehindLimits * std::abs(out_.result.cost) && MayBeOneSolve(hopping_);
+  const bool there = out_.result.cost <= kNothingLeft * std::abs(out_.result.initial_cost);
+  settled_ = at_limits_ && (there || TouchesNothing(problem_, out_.result.trajectory));
+  if (settled_ && first_.origin != RoundOrigin::kUnlimited && Crept()) {  // to its end
+    SolveFurther({{{}, out_.result.trajectory.U}, RoundOrigin::kUnlimited},
+                 fmt::format("a motion of cost {:.6g}", out_.result.cost));
+  }
+  if (settled_ && out_.result.status == SolveStatus::kStalled)
+    out_.result.message += fmt::format("; one without limits of force costs {:.6g}, hardly less", least);
 }
 
 BasinHoppingResult BasinHopping::Run(const Guess& guess) {
@@ -398,8 +450,10 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
         !MakeServos(problem_).empty())
       held_ = guess.U;
     SolvePlainly(guess);
+    SolveUnlimited();
     SolveMirrored();
     if (IsEnough() && !IsHindered()) {
+      if (settled_) Tell(first_);
       out_.result.iterations = std::move(iterations_);
       return std::move(out_);
     }
@@ -458,6 +512,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       }
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
+    if (round == 1 && at_limits_ && gained_ <= kMuch * std::abs(out_.result.cost)) rounds_ = 1;
     if (round == hopping_.rounds) enough_ = kMoreIterations * static_cast<int>(iterations_.size());
     if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) {
       ++rounds_;

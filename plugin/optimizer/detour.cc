@@ -20,6 +20,7 @@
 namespace costate {
 namespace {
 
+constexpr char kRoundObstacles[] = "led round what is in the way";
 constexpr int kSides = 4, kTries = 5, kViaIterations = 25;
 constexpr double kViaWeight = 1, kMoreViaWeight = 3;  // κ of (B4), and times what behind a way that did not lead round
 constexpr double kClear = 0.3;                   // beyond an obstacle's edge, in terms of the radius of what passes
@@ -337,7 +338,7 @@ class Lead {
     options.type = type;
     options.iterations = std::min(kViaIterations, left_ - 1);
     if (go_on_.over() || options.iterations < 1) return false;
-    SolveResult there = Solve(led, guess, options, std::ref(go_on_), constrained_);
+    SolveResult there = Solve(led, guess, options, SayBeside(kRoundObstacles, &go_on_), constrained_);
     left_ -= static_cast<int>(there.iterations.size());
     if (there.status == SolveStatus::kDiverged) return false;
     motion_ = std::move(there.trajectory);
@@ -426,6 +427,29 @@ std::vector<int> ObstaclesThatAreHit(const Problem& problem, const Trajectory& m
       if (!at_start.contains(obstacle)) hit.insert(obstacle);
   }
   return {hit.begin(), hit.end()};
+}
+
+std::vector<int> StoodOn(const Problem& problem, const Trajectory& motion, const std::vector<GoalPlace>& places) {
+  const mjModel* m = problem.model;
+  const Vec3 gravity = Vec3Map(m->opt.gravity);
+  const std::vector<int> obstacles = ObstaclesThatAreHit(problem, motion);
+  if (obstacles.empty() || places.empty() || gravity.isZero(0)) return {};
+  const DataPtr data = MakeData(m);
+  const EngineGuard guard(data.get());
+  const std::map<int, Hit> at_end = Hits(m, problem, motion.X.col(motion.N()), data.get());
+  const Vec3 up = -gravity.normalized(), aside = up.unitOrthogonal(), across = up.cross(aside);
+  const auto is_below = [&](int geom, const GoalPlace& goal) {
+    Vec3 off = Vec3Map(goal.place) - Middle(m, data.get(), geom);
+    off = off.array().isNaN().select(up, off);  // open: above it
+    const auto within = [&](const Vec3& e) { return std::abs(off.dot(e)) <= HalfWidth(m, data.get(), geom, e); };
+    return off.dot(up) > 0 && within(aside) && within(across);
+  };
+  std::vector<int> stood_on;
+  for (const int geom : obstacles) {
+    if (at_end.contains(geom) && std::ranges::any_of(places, [&](const GoalPlace& p) { return is_below(geom, p); }))
+      stood_on.push_back(geom);
+  }
+  return stood_on;
 }
 
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion) {

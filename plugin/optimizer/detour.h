@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_DETOUR_H_
 #define COSTATE_OPTIMIZER_DETOUR_H_
 
+#include <costate/cost.h>
 #include <costate/model.h>
 #include <costate/solve.h>
 
@@ -15,6 +16,9 @@ namespace costate {
 /// Geoms of the world and of mocap bodies that something touches along the motion but at its start, none of them planes,
 /// height fields, distance fields or of explicit pairs.
 std::vector<int> ObstaclesThatAreHit(const Problem& problem, const Trajectory& motion);
+
+/// Of these, those that something touches at the end and above which one of the places is: to be stood on, not passed.
+std::vector<int> StoodOn(const Problem& problem, const Trajectory& motion, const std::vector<GoalPlace>& places);
 
 /// Where there are such, all that could be hit so, but those touched at the start.
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/extremes.h"
 #include "core/joint.h"
@@ -234,6 +235,24 @@ void ForceLimits::Bound(int t, LqKnot* knot) const {
     bound = touch.left;
     (above ? knot->upper_slope : knot->lower_slope).row(i) = SlopeOf(touch);
   }
+}
+
+ModelPtr WithoutForceLimits(const mjModel* m) {
+  const auto any = [](const mjtBool* limited, auto n) { return std::any_of(limited, limited + n, std::identity()); };
+  if (!any(m->actuator_forcelimited, m->nactuator) && !any(m->jnt_actfrclimited, m->njnt) &&
+      !any(m->tendon_actfrclimited, m->ntendon))
+    return nullptr;
+  ModelPtr model = CopyModel(m);
+  std::fill_n(model->actuator_forcelimited, m->nactuator, 0);
+  std::fill_n(model->jnt_actfrclimited, m->njnt, 0);
+  std::fill_n(model->tendon_actfrclimited, m->ntendon, 0);
+  return model;
+}
+
+bool IsSameMotion(const Problem& problem, const mjModel* without, const Trajectory& motion) {
+  Simulator simulator(without, problem.context, problem.substeps, 1);
+  Trajectory own;
+  return simulator.Rollout(motion.X.col(0), motion.U, &own).ok() && own.X == motion.X;
 }
 
 }  // namespace costate

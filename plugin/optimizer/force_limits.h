@@ -72,6 +72,12 @@ class ForceLimits {
   Trajectory at_limits_;
 };
 
+/// The model without any limits of force, of actuators, joints and tendons; null where it has none.
+ModelPtr WithoutForceLimits(const mjModel* model);
+
+/// Do these controls lead to the same motion on a model without limits of force, bit for bit: has it reached none?
+bool IsSameMotion(const Problem& problem, const mjModel* without, const Trajectory& motion);
+
 }  // namespace costate
 
 #endif  // COSTATE_OPTIMIZER_FORCE_LIMITS_H_

@@ -67,6 +67,14 @@ class UserStop {
   IterationCallback callback_;
 };
 
+/// A callback that hands iterations of another problem on as such (IterationRecord::beside); it must outlive it.
+inline IterationCallback SayBeside(const char* what, GoOn* go_on) {
+  return [what, go_on](IterationRecord record) {
+    record.beside = what;
+    return (*go_on)(record);
+  };
+}
+
 /// A callback that keeps records and counts on from those that there are; both arguments must outlive it.
 inline IterationCallback CountOn(std::vector<IterationRecord>* records, const IterationCallback& callback) {
   return [records, before = static_cast<int>(records->size()), &callback](const IterationRecord& record) {

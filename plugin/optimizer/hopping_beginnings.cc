@@ -10,6 +10,7 @@
 
 #include "core/collision_filter.h"
 #include "optimizer/control_limits.h"
+#include "optimizer/force_limits.h"
 #include "optimizer/free_start.h"
 #include "optimizer/hopping_rounds.h"
 #include "optimizer/line_search.h"
@@ -108,12 +109,21 @@ std::vector<Beginning> BasinHopping::Kicked(int round) const {
   return kicked;
 }
 
-// beside the iterations that the solves have; whether to go on
-bool BasinHopping::RecordBeside(double cost) {
+// of what is no iteration of the problem: the best motion so far
+IterationRecord BasinHopping::Beside(const char* what) const {
   IterationRecord record;
   record.iteration = static_cast<int>(iterations_.size()) + 1;
-  record.cost = std::min(cost, out_.result.cost);
-  iterations_.push_back(record);
+  record.cost = out_.result.cost;
+  record.violation = out_.result.violation;
+  record.beside = what;
+  return record;
+}
+
+// beside the iterations that the solves have; whether to go on
+bool BasinHopping::RecordBeside(const char* what, double cost) {
+  iterations_.push_back(Beside(what));
+  IterationRecord& record = iterations_.back();
+  record.cost = std::min(cost, record.cost);
   ++further_;
   interrupted_ = interrupted_ || (callback_ && !callback_(record));
   return !interrupted_;
@@ -122,7 +132,8 @@ bool BasinHopping::RecordBeside(double cost) {
 // a record a round of samples
 SamplingResult BasinHopping::Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options) {
   options.threads = options_.threads;
-  return SampleControls(problem, U, options, [&](int, double cost) { return RecordBeside(cost); });
+  return SampleControls(problem, U, options,
+                        [&](int, double cost) { return RecordBeside("a round of samples", cost); });
 }
 
 // There is no slope that kicks could lead to: controls found without, if they cost less.
@@ -231,7 +242,7 @@ std::optional<Beginning> BasinHopping::Smoothed() {
   bool hopeless = false;
   const auto go_on = [&](const IterationRecord& record) {
     hopeless = hopeless || IsHopeless(record);
-    return RecordBeside(best.cost) && !hopeless;
+    return RecordBeside("through smoother contacts") && !hopeless;
   };
   ContinuationResult found = SolveContinuation(problem_, guess_.U, options, continuation, go_on);
   const bool worth = found.result.status != SolveStatus::kDiverged && found.result.cost < kSmoothedLess * best.cost;
@@ -261,8 +272,10 @@ bool BasinHopping::MayShoot(bool last) const {
       guess_.U.size() == 0)
     return false;
   if (IsConstrained() || HasFreeStart(problem_)) return false;
-  if (TouchesNothing(problem_, out_.result.trajectory)) return true;
-  if (last) return false;
+  return TouchesNothing(problem_, out_.result.trajectory) || (!last && GuessTouchesNothing());
+}
+
+bool BasinHopping::GuessTouchesNothing() const {
   Trajectory first;
   Simulator simulator(problem_.model, problem_.context, problem_.substeps);
   return simulator.Rollout(problem_.x0, guess_.U, &first).ok() && TouchesNothing(problem_, first);
@@ -307,7 +320,7 @@ std::vector<Beginning> BasinHopping::Around(int tries) {
   int tried = 0;
   SolveResult through = SolveFromGuess(passage.model.get(), [&](const IterationRecord& record) {
     const bool worth = best.cost - record.cost > kHinders * std::abs(best.cost);
-    return RecordBeside(best.cost) && (worth || ++tried < tries);
+    return RecordBeside("without what is in the way") && (worth || ++tried < tries);
   });
   passage.gain = best.cost - through.cost;
   const bool worth = through.status != SolveStatus::kDiverged && passage.gain > kHinders * std::abs(best.cost);
@@ -336,13 +349,32 @@ std::vector<Beginning> BasinHopping::Freed() {
   int tried = 0;
   const auto go_on = [&](const IterationRecord& record) {
     const bool better = missed ? record.violation < best.violation : record.cost < best.cost;
-    return RecordBeside(best.cost) && (better || ++tried < tries);
+    return RecordBeside("without contacts") && (better || ++tried < tries);
   };
   SolveResult freed = SolveFromGuess(model.get(), go_on);
   const bool kept = freed.status != SolveStatus::kDiverged && freed.violation <= constrained_.tolerance;
   const bool worth = kept && (missed || best.cost - freed.cost > kHinders * std::abs(best.cost));
   if (!worth || interrupted_) return {};
   return {{{{}, std::move(freed.trajectory.U)}, RoundOrigin::kFreed}};
+}
+
+// What a solve from the guess finds without limits of force, at which controls have no slope: where the motion has some
+// and another one does not stand for contacts. Empty where it is given up or none.
+std::optional<SolveResult> BasinHopping::Unlimited() {
+  const SolveResult& best = out_.result;
+  const bool may = hopping_.after_solve && hopping_.forces && hopping_.rounds > 0 && !interrupted_ &&
+                   options_.type == SolverType::kIlqr && guess_.U.size() > 0 && !guess_.state;
+  if (!may || best.status != SolveStatus::kStalled || IsConstrained() || HasFreeStart(problem_)) return std::nullopt;
+  const ModelPtr model = WithoutForceLimits(problem_.model);
+  if (!model || IsSameMotion(problem_, model.get(), best.trajectory)) return std::nullopt;
+  if (!TouchesNothing(problem_, best.trajectory) && !GuessTouchesNothing()) return std::nullopt;
+  int tried = 0;
+  SolveResult unlimited = SolveFromGuess(model.get(), [&](const IterationRecord& record) {
+    const bool worth = best.cost - record.cost > kHinders * std::abs(best.cost);
+    return RecordBeside("without limits of force") && (worth || ++tried < kFreeTries);
+  });
+  const bool given_up = tried == kFreeTries || interrupted_ || unlimited.status == SolveStatus::kDiverged;
+  return given_up ? std::nullopt : std::optional(std::move(unlimited));
 }
 
 bool BasinHopping::IsUntouched() const { return IsStuckAtGuess(out_.result) || LeavesUntouched(problem_, out_.result); }

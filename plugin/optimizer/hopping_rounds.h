@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,9 @@ class BasinHopping {
   void SolvePlainly(const Guess& guess);
   void SolveOnce(const Guess& guess);
   void SolveMirrored();
+  void SolveUnlimited();
+  bool Crept() const;
+  bool SolveFurther(Beginning beginning, std::string_view where);
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
   int Left() const { return options_.iterations + further_ - static_cast<int>(iterations_.size()); }
@@ -70,7 +74,8 @@ class BasinHopping {
   using SideSolver = std::function<SolveResult(int i, int threads, const IterationCallback& meet)>;
   std::vector<SolveResult> SideBySide(int width, const SideSolver& solver);
   void Round(const std::vector<Beginning>& beginnings, int iterations, double tolerance, int round);
-  bool RecordBeside(double cost);
+  IterationRecord Beside(const char* what) const;
+  bool RecordBeside(const char* what, double cost = kInf);
   SamplingResult Sample(const Problem& problem, const MatrixXd& U, SamplingOptions options);
   std::optional<Guess> Sampled();
   void AddPeriodic(int round, std::vector<Beginning>* beginnings);
@@ -83,9 +88,11 @@ class BasinHopping {
   bool IsHindered();
   std::vector<Beginning> Freed();
   bool MayLead() const;
+  std::optional<SolveResult> Unlimited();
   SolveResult SolveFromGuess(const mjModel* model, const IterationCallback& callback) const;
   std::optional<Beginning> Mirrored() const;
   bool MayShoot(bool last) const;
+  bool GuessTouchesNothing() const;
   bool IsConstrained() const { return problem_.constraints && problem_.constraints->size() > 0; }
   bool IsUntouched() const;
   bool IsMissed() const;
@@ -96,6 +103,7 @@ class BasinHopping {
   int GoBack(const std::vector<SolveResult>& starts, const SolveResult& before, int done, int until);
   void SayBack(const SolveResult& before, int rounds);
   void Follow(Lockstep* lockstep);
+  bool IsAhead(const IterationRecord& a, const IterationRecord& b) const;
   void DropSlower(const std::vector<IterationRecord>& records, std::vector<char>* go) const;
   bool Crawls() const;
   bool IsHopeless(const IterationRecord& record) const;
@@ -104,7 +112,7 @@ class BasinHopping {
   bool Take(SolveResult* best, BasinHoppingRound* round);
   void LookForCheaper(const std::vector<SolveResult>& results);
   void SayInfeasible();
-  bool IsEnough() const { return costate::IsEnough(hopping_, problem_, out_.result); }
+  bool IsEnough() const { return costate::IsEnough(hopping_, problem_, out_.result) || settled_; }
 
   const Problem& problem_;
   const IlqrOptions& options_;
@@ -124,6 +132,8 @@ class BasinHopping {
   int halfway_ = 0;            // of a race; 0: there is none
   bool plainly_ = false;       // in the plain solve, which may crawl
   bool crawls_ = false;        // … and was ended for that
+  bool at_limits_ = false;     // limits of force are the kink it stands at: without them it would cost hardly less
+  bool settled_ = false;       // … and nothing touches, or next to nothing is left: it is enough
   std::size_t kicked_ = 0;     // solves of the round, its first, that begin at kicked controls
   bool shot_ = false;          // the best motion is one of multiple shooting
   int further_ = 0;            // iterations beside those that options_ has: of samples, of multiple shooting

@@ -21,6 +21,18 @@ constexpr double kGained = 1e-9;  // of a cost: less is rounding
 constexpr int kLineSearchSteps =
     5;  // a plan that only a shorter step improves is left as it is: the next one follows at once
 
+// does the motion end where it shall, for next to nothing of what the end would cost where it begins? The robot goes: the
+// plans to come make the way better
+bool EndsThere(const Problem& problem, const Trajectory& motion, double knot_time) {
+  constexpr double kMissed = 1e-4;  // a hundredth of the way, squared
+  const auto N = static_cast<int>(motion.N());
+  Trajectory stays = motion;
+  stays.X.col(N) = motion.X.col(0);
+  if (stays.S.cols() > N) stays.S.col(N) = motion.S.col(0);
+  const double here = problem.cost->Value(ViewKnot(stays, N, knot_time));
+  return here > 0 && problem.cost->Value(ViewKnot(motion, N, knot_time)) <= kMissed * here;
+}
+
 }  // namespace
 
 MpcPlanner::MpcPlanner(const Task& task)
@@ -124,7 +136,10 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* resul
     SolveResult found = solver_->Solve(guess.U, callback);
     // beside an obstacle more may follow: SolveTask knows
     const bool hindered = task_.hopping.rounds > 0 && !ObstaclesThatAreHit(start, found.trajectory).empty();
-    if (IsEnough(task_.hopping, start, found) && !hindered) {
+    const bool over = IsEnough(task_.hopping, start, found) ||
+                      (found.status == SolveStatus::kStalled && TouchesNothing(start, found.trajectory) &&
+                       EndsThere(start, found.trajectory, knot_time_));
+    if (over && !hindered) {
       SayUntouched(start, &found);
       return TakeFirst(found, result);
     }

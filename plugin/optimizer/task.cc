@@ -244,7 +244,7 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   if (!element) return Task().hopping;
   BasinHoppingOptions options;
   element->Allow({"rounds", "width", "iterations", "size", "seed", "from", "race", "touch", "detour", "shooting",
-                  "mirror", "lean", "smooth", "back"});
+                  "mirror", "lean", "smooth", "forces", "back"});
   options.rounds = element->WholeNumber("rounds", 0).value_or(kHoppingRounds);
   options.width = element->WholeNumber("width", 1).value_or(options.width);
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
@@ -260,6 +260,7 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   options.mirror = element->Flag("mirror", true);
   options.lean = element->Flag("lean", true);
   options.smooth = element->Flag("smooth", true);
+  options.forces = element->Flag("forces", true);
   options.back = element->Flag("back", true);
   if (element->Has("race") && !options.after_solve)
     element->Fail("race is not of from=\"guess\": rounds from the guess begin with solves side by side anyway");

@@ -56,6 +56,7 @@ class PostureSearch {
   VectorXd Random(int number) const;
   double Distance(const VectorXd& q) const;
   bool MovesAll() const;
+  void PutTied();
   bool Look(const VectorXd& q, int* contacts, double* broken);
 
   const mjModel* m_;
@@ -88,6 +89,22 @@ std::vector<int> ActuatedJoints(const mjModel* m) {
     return dof >= 0;
   });
   return joints;
+}
+
+// what else drives a joint that has no actuator of its own: a fixed tendon that an actuator pulls, or a joint that it is
+// tied to
+bool IsDrivenByOthers(const mjModel* m, int joint) {
+  for (int i = 0; i < m->nactuator && !(m->opt.disableflags & mjDSBL_ACTUATION); ++i) {
+    if (m->actuator_trntype[i] != mjTRN_TENDON) continue;
+    const int tendon = m->actuator_trnid[2 * i], first = m->tendon_adr[tendon];
+    for (int w = first; w < first + m->tendon_num[tendon]; ++w)
+      if (m->wrap_type[w] == mjWRAP_JOINT && m->wrap_objid[w] == joint) return true;
+  }
+  for (int i = 0; i < m->neq; ++i) {
+    const int a = m->eq_obj1id[i], b = m->eq_obj2id[i];
+    if (m->eq_type[i] == mjEQ_JOINT && b >= 0 && (a == joint || b == joint)) return true;
+  }
+  return false;
 }
 
 PostureSearch::PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
@@ -255,7 +272,37 @@ bool PostureSearch::Look(const VectorXd& q, int* contacts, double* broken) {
   return true;
 }
 
+// Joints with a goal that others drive are where they shall be, as fingers that a tendon closes; so are those tied to
+// them.
+void PostureSearch::PutTied() {
+  const std::vector<int> searched = [&] {
+    std::vector<int> all;
+    for (const Joint& joint : joints_) all.push_back(joint.qpos);
+    return all;
+  }();
+  const auto goes = [&](int joint) {
+    return IsScalarJoint(m_->jnt_type[joint]) && std::ranges::find(searched, m_->jnt_qposadr[joint]) == searched.end();
+  };
+  for (const PartGoal& goal : goals_) {
+    if (goal.type != mjOBJ_JOINT || !goes(goal.id) || !IsDrivenByOthers(m_, goal.id)) continue;
+    state_[m_->jnt_qposadr[goal.id]] = goal.values[0];
+    for (int i = 0; i < m_->neq; ++i) {
+      const int a = m_->eq_obj1id[i], b = m_->eq_obj2id[i];
+      if (m_->eq_type[i] != mjEQ_JOINT || !data_->eq_active[i] || b < 0 || (a != goal.id && b != goal.id)) continue;
+      const mjtNum* c = m_->eq_data + mjNEQDATA * i;  // q_a = c0 + c1 q_b + … from where the model has them
+      const int at_a = m_->jnt_qposadr[a], at_b = m_->jnt_qposadr[b];
+      if (b == goal.id && goes(a)) {
+        const double x = state_[at_b] - m_->qpos0[at_b];
+        state_[at_a] = m_->qpos0[at_a] + c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])));
+      } else if (a == goal.id && goes(b) && c[1] != 0 && c[2] == 0 && c[3] == 0 && c[4] == 0) {
+        state_[at_b] = m_->qpos0[at_b] + (state_[at_a] - m_->qpos0[at_a] - c[0]) / c[1];
+      }
+    }
+  }
+}
+
 VectorXd PostureSearch::Run() {
+  PutTied();
   int usual = 0;
   double usually_broken = 0;
   if (joints_.empty() || !Look(state_.head(m_->nq), &usual, &usually_broken)) return {};
@@ -288,7 +335,7 @@ bool PostureSearch::MovesAll() const {
   };
   return std::all_of(goals_.begin(), goals_.end(), [&](const PartGoal& goal) {
     int dof = goal.LastDof(m_);
-    if (goal.type == mjOBJ_JOINT) return searched(dof);
+    if (goal.type == mjOBJ_JOINT) return searched(dof) || IsDrivenByOthers(m_, goal.id);
     while (dof >= 0 && searched(dof)) dof = m_->dof_parentid[dof];
     return dof < 0;
   });
@@ -296,6 +343,7 @@ bool PostureSearch::MovesAll() const {
 
 std::vector<double> PostureSearch::Nearest() {
   if (!MovesAll()) return {};
+  PutTied();
   bool reached = false;
   for (int i = 0; i <= kPostures && !reached && known_; ++i) {
     VectorXd q = i == 0 ? VectorXd(state_.head(m_->nq)) : Random(i);
@@ -366,6 +414,18 @@ int PartGoal::LastDof(const mjModel* model) const {
 
 std::string PartGoal::CostName() const {
   return fmt::format("{} {}{}", mju_type2Str(type), name, quantity.empty() || quantity == "pos" ? "" : " " + quantity);
+}
+
+bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints) {
+  if (goal.type == mjOBJ_JOINT && IsDrivenByOthers(model, goal.id)) return true;
+  const std::vector<int> all = JointsThatGo(model, joints);
+  const auto goes = [&](int dof) {
+    return std::ranges::any_of(all, [&](int joint) { return model->jnt_dofadr[joint] == dof; });
+  };
+  int dof = goal.LastDof(model);
+  if (goal.type == mjOBJ_JOINT) return goes(dof);
+  while (dof >= 0 && !goes(dof)) dof = model->dof_parentid[dof];
+  return dof >= 0;
 }
 
 VectorXd ReachPosture(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,

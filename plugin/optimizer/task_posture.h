@@ -41,7 +41,12 @@ enum class PostureJoints {
 /// Each once.
 std::vector<int> JointsThatGo(const mjModel* model, PostureJoints joints);
 
-/// Where these joints would have to go so that all goals are reached, the others staying where x has them:
+/// Do these joints move a part, or, of a goal of a joint, does a fixed tendon that an actuator pulls or another joint
+/// that it is tied to?
+bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints);
+
+/// Where these joints would have to go so that all goals are reached, the others staying where x has them, but for
+/// those that a goal names and a tendon or a tie drives, which are put there:
 ///
 ///   r(q) = 0,   dq = -Jᵀ (J Jᵀ + λ)⁻¹ r   over joints that are not held by their range
 ///

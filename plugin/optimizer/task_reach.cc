@@ -244,6 +244,17 @@ void WarnOfMocap(const mjModel* model, const std::vector<PartGoal>& parts, std::
   }
 }
 
+// goals that the posture of the guess leaves where they are, away from where they shall be
+void WarnOfLeft(const mjModel* model, const Start& start, const std::vector<PartGoal>& left, const VectorXd& sizes,
+                std::vector<std::string>* warnings) {
+  for (const PartGoal& goal : left) {
+    if (MissOfGoals(model, start, {goal}, sizes, NaturalLength(model)) < kArrived) continue;
+    warnings->push_back(fmt::format(
+        "goal of {}: no joint that an actuator moves leads there; the guess goes to a posture at the others",
+        goal.CostName()));
+  }
+}
+
 // goals that no posture is near to
 void WarnOfReach(const mjModel* model, const Start& start, const std::vector<PartGoal>& parts, const VectorXd& sizes,
                  std::vector<std::string>* warnings) {
@@ -301,10 +312,16 @@ std::optional<Waypoints> FindWay(const Task& task, const Start& start, const Vec
 
 // by way of a posture at the goals: servos from what holds the start to what holds it; motors, which would not stay on
 // any way there, by what follows one. @return  is there a way?
-bool AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& parts, const VectorXd& sizes,
-                     double time, pugi::xml_node root) {
+// @param left  goals that these joints do not move: the posture is of the others.
+bool AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& goals, const VectorXd& sizes,
+                     double time, pugi::xml_node root, std::vector<PartGoal>* left) {
   const mjModel* model = task.model.get();
-  const auto posture = [&](PostureJoints joints) {
+  std::vector<PartGoal> parts;
+  const auto posture = [&](PostureJoints joints) -> VectorXd {
+    parts.clear();
+    left->clear();
+    for (const PartGoal& goal : goals) (MoveTo(model, goal, joints) ? parts : *left).push_back(goal);
+    if (parts.empty()) return {};
     return ReachPosture(model, start, parts, sizes, NaturalLength(model), joints);
   };
   const Arrives arrives = [&](const VectorXd& end) {
@@ -421,6 +438,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   pugi::xml_node root = AddTaskRoot(model, name, NamedFrom(folder, model_path), horizon, task.substeps, "", &document);
   if (!start_key.empty()) SetAttribute(root.append_child("start"), "key", start_key);
   bool led = false;
+  std::vector<PartGoal> left;
   if (!key.empty()) {
     const std::string end =
         fmt::format("{}@{:.12g}", InList(model, key), (task.N - 1) * task.substeps * model->opt.timestep);
@@ -444,8 +462,9 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
       SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }
   } else if (task.N > 1) {
-    led = AddWayToPosture(task, start, parts, size, options.time, root);
+    led = AddWayToPosture(task, start, parts, size, options.time, root, &left);
     if (!led && warnings) WarnOfReach(model, start, parts, size, warnings);
+    if (led && warnings) WarnOfLeft(model, start, left, size, warnings);
   }
   if (warnings) WarnOfMocap(model, parts, warnings);
 
@@ -453,7 +472,11 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   const std::string target = "key:" + key;
   if (!key.empty())
     SetNaturalWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);
-  for (const PartGoal& part : parts) AddPartGoal(model, part, led ? kLed * kPostureRunning : kPostureRunning, root);
+  for (const PartGoal& part : parts) {
+    const bool to_it =
+        led && std::ranges::none_of(left, [&](const PartGoal& other) { return other.CostName() == part.CostName(); });
+    AddPartGoal(model, part, to_it ? kLed * kPostureRunning : kPostureRunning, root);
+  }
   SetNaturalWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime,
                     kVelocityRunning, kVelocityTerminal);
   SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, held), kEffort, 0);

@@ -226,7 +226,7 @@ SolveResult SolveTouching(const Problem& problem, const TouchPlan& plan, const T
     led.cost = &cost;
     options.iterations = std::min(kIterations, given.iterations - iterations - 1);
     if (go_on.over() || options.iterations < 1) break;
-    const SolveResult there = Solve(led, {{}, U}, options, std::ref(go_on), constrained);
+    const SolveResult there = Solve(led, {{}, U}, options, SayBeside("led to contact", &go_on), constrained);
     iterations += static_cast<int>(there.iterations.size());
     if (there.status == SolveStatus::kDiverged) break;
     U = there.trajectory.U;

@@ -234,6 +234,11 @@ TEST(CliOptimize, SaysBeforeItWorksThatTheStartPenetrates) {
   };
   EXPECT_TRUE(Has(told(".05"), "at the start 'ball' penetrates 'world' by 0.05 m")) << told(".05");
   EXPECT_FALSE(Has(told(".1"), "penetrates")) << told(".1");
+  const std::string robot = (folder.path() / "ball.xml").string();
+  const auto written = [&] { return Costate({"task", robot, "--goal", "joint:up=.1", "--time", ".1"}).err; };
+  EXPECT_FALSE(Has(written(), "penetrates")) << written();
+  told(".05");
+  EXPECT_TRUE(Has(written(), "at the start 'ball' penetrates")) << written();
 }
 
 // menagerie's panda, its hand to a place and at rest there within 1.5 s: infeasible, or kept with costs of its forces

@@ -928,6 +928,8 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_FALSE(WellTask("<hopping lean='false'/>").hopping.lean);
   EXPECT_TRUE(WellTask("").hopping.smooth);
   EXPECT_FALSE(WellTask("<hopping smooth='false'/>").hopping.smooth);
+  EXPECT_TRUE(WellTask("").hopping.forces);
+  EXPECT_FALSE(WellTask("<hopping forces='false'/>").hopping.forces);
   EXPECT_TRUE(WellTask("").hopping.back);
   EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);

@@ -136,6 +136,27 @@ TEST_F(DetourTest, SlopesOfViasAreThoseOfDifferences) {
   EXPECT_EQ(at(2, x), problem.cost->Value({.t = 2, .N = task.N, .dt = 0.025, .x = x, .u = u, .s = s}));
 }
 
+// a ball falls onto a step: to be stood on where its place is above it, in the way where that is beside it
+TEST_F(DetourTest, AStepBelowTheGoalIsStoodOn) {
+  const support::TemporaryFolder folder;
+  const std::string model =
+      "<mujoco><worldbody><geom name='step' type='box' size='.3 .3 .1' pos='0 0 .1'/><body name='ball' "
+      "pos='0 0 .4'><joint name='z' type='slide' axis='0 0 1'/><geom size='.1'/></body></worldbody>"
+      "<actuator><motor joint='z'/></actuator></mujoco>";
+  folder.Write("model.xml", model);
+  const auto stood_on = [&](const std::string& place) {
+    const Task task = LoadTask(folder.Write(
+        "task.xml", "<task model='model.xml' horizon='1'><cost name='place' body='ball' quantity='pos' target='" +
+                        place + "' terminal='1'/></task>"));
+    const Trajectory motion = Rolled(task, MatrixXd::Zero(1, task.N));
+    EXPECT_EQ(ObstaclesThatAreHit(task.ToProblem(), motion).size(), 1u);
+    return StoodOn(task.ToProblem(), motion, GoalPlaces(task)).size();
+  };
+  EXPECT_EQ(stood_on("0.1 0 0.3"), 1u);
+  EXPECT_EQ(stood_on("0.5 0 0.3"), 0u);
+  EXPECT_EQ(stood_on("0.1 0 -0.3"), 0u);
+}
+
 double CostOf(const std::string& walls, const std::string& detour) {
   const Task task =
       PuckTask(walls, "<hopping from='stall' rounds='1' lean='false' smooth='false' detour='" + detour + "'/>");
@@ -145,6 +166,17 @@ double CostOf(const std::string& walls, const std::string& detour) {
   for (const BasinHoppingRound& round : found.rounds)
     led = led || (round.origin == RoundOrigin::kDetour && round.better);
   EXPECT_EQ(led, detour == "true");
+
+  // what costs other than the task, or elsewhere, is told as such and never as its cost
+  int beside = 0, through = 0;
+  for (const IterationRecord& record : found.result.iterations) {
+    EXPECT_GE(record.cost, (1 - 1e-9) * found.result.cost) << record.iteration;
+    const std::string what = record.beside ? record.beside : "";
+    beside += what == "led round what is in the way";
+    through += what == "without what is in the way";
+  }
+  EXPECT_EQ(through > 0, detour == "true");
+  EXPECT_LE(beside, detour == "true" ? static_cast<int>(found.result.iterations.size()) : 0);
   return found.result.cost;
 }
 

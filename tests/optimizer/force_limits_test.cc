@@ -2,6 +2,7 @@
 #include "optimizer/force_cost.h"
 
 #include <costate/solve.h>
+#include <costate/solve_task.h>
 #include <costate/state.h>
 #include <costate/task.h>
 
@@ -303,6 +304,52 @@ TEST_F(ForceLimitsOf, AMotionBeyondAllForcesSaysWhichItWouldTake) {
   const SolveResult result = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
   EXPECT_EQ(result.status, SolveStatus::kInfeasible);
   EXPECT_NE(result.message.find("takes a force of"), std::string::npos) << result.message;
+}
+
+// the same servos, stiff: the first steps take their forces far beyond the limits, where controls have no slope, and
+// rounds of kicks stay there; the controls of a solve without limits lead on, and it is enough
+TEST_F(ForceLimitsOf, AStallAtLimitsIsLeftByWayOfASolveWithoutThem) {
+  const support::TemporaryFolder folder;
+  std::string arm = kArm;
+  const auto set = [&arm](const std::string& from, const std::string& to) {
+    arm.replace(arm.find(from), from.size(), to);
+  };
+  set("<option", R"(<option integrator="implicitfast")");
+  set(R"(kp="50")", R"(kp="500" kv="20")");
+  set(R"(kp="30")", R"(kp="300" kv="10")");
+  set("-9 9", "-14 14");
+  set("-4 4", "-6 6");
+  folder.Write("arm.xml", arm);
+  Task task = LoadTask(folder.Write("reach.xml", R"(<task model="arm.xml" horizon="1">
+    <cost name="there" site="tip" quantity="pos" target="-0.3 0 0.4" terminal="1000"/>
+    <cost name="rest" qvel="all" weight=".01" terminal="1"/>
+    <cost name="effort" ctrl="all" target="guess" weight=".01"/></task>)"));
+  task.solver.threads = 1;
+  const TaskSolution with = SolveTask(task);
+  task.hopping.forces = false;
+  EXPECT_GT(SolveTask(task).result.cost, 1);
+  EXPECT_LT(with.result.cost, 0.05);
+  ASSERT_EQ(with.rounds.size(), 1u);
+  EXPECT_EQ(with.rounds[0].origin, RoundOrigin::kUnlimited);
+
+  // the model without limits says nothing of what this one costs
+  int unlimited = 0;
+  for (const IterationRecord& record : with.result.iterations) {
+    EXPECT_GE(record.cost, (1 - 1e-9) * with.result.cost);
+    unlimited += record.beside && record.beside == std::string("without limits of force");
+  }
+  EXPECT_GT(unlimited, 0);
+}
+
+// a motion that has reached none is the same without
+TEST_F(ForceLimitsOf, AMotionWithinAllLimitsIsTheSameWithoutThem) {
+  for (const double part : {0.999, 1.5}) {
+    const Slider slider(part * kForce / kStiffness);
+    const ModelPtr without = WithoutForceLimits(slider.model.get());
+    ASSERT_TRUE(without);
+    EXPECT_EQ(IsSameMotion(slider.problem, without.get(), slider.motion), part < 1);
+    EXPECT_FALSE(WithoutForceLimits(without.get()));
+  }
 }
 
 }  // namespace

@@ -123,6 +123,23 @@ TEST_F(Mpc, RepeatsEveryBitInLockStepAtAnyThreadCount) {
   EXPECT_FALSE(BitwiseEqual(RunMpc(task, simulation).trajectory.U, three.trajectory.U));
 }
 
+// two stiff servos: the plain solve stalls at limits of their forces where the goal is met already, and the robot goes;
+// what else would be looked for has time
+TEST_F(Mpc, DoesNotWaitForRoundsWhereTheGoalIsMet) {
+  const support::TemporaryFolder folder;
+  const std::string arm = folder.Write("arm.xml", R"(<mujoco><option timestep="0.01" integrator="implicitfast"/>
+    <default><geom type="capsule" size=".03" mass="1" contype="0" conaffinity="0"/><joint axis="0 1 0" damping=".1"/></default>
+    <worldbody><body><joint name="a"/><geom fromto="0 0 0 .4 0 0"/>
+      <body pos=".4 0 0"><joint name="b"/><geom fromto="0 0 0 .4 0 0"/><site name="tip" pos=".4 0 0"/></body></body></worldbody>
+    <actuator><position joint="a" kp="500" kv="20" ctrlrange="-3 3" forcerange="-14 14"/>
+      <position joint="b" kp="300" kv="10" ctrlrange="-3 3" forcerange="-6 6"/></actuator></mujoco>)");
+  const Task task = MakeReachTask(arm, {.goals = {"site:tip=-0.3,_,0.4"}, .time = 1});
+  const MpcResult result = RunMpc(task, {.duration = 0.1});
+  EXPECT_EQ(result.first_status, SolveStatus::kStalled) << result.first_plan;
+  EXPECT_EQ(result.first_plan.find("without limits of force"), std::string::npos) << result.first_plan;
+  EXPECT_EQ(result.first_plan.find("rounds"), std::string::npos) << result.first_plan;
+}
+
 // what the robot did is a motion of the task's model under the controls that are on record
 TEST_F(Mpc, RecordsAMotionThatARolloutRepeats) {
   const Task task = CartPole();

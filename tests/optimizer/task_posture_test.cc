@@ -104,6 +104,30 @@ TEST_F(TaskPosture, StaysWithinRanges) {
   EXPECT_NEAR(From(Vector2d(0, -0.08), {Joint("b", -0.05)})[1], -0.05, 1e-5);
 }
 
+// two fingers on the forearm that one tendon closes and that are tied to each other: the goal of one puts both, and the
+// arm goes as without it
+TEST_F(TaskPosture, PutsFingersThatATendonDrives) {
+  std::string arm =
+      Arm("", "", R"(<tendon><fixed name="close"><joint joint="left" coef=".5"/><joint joint="right" coef=".5"/>
+    </fixed></tendon><equality><joint joint1="left" joint2="right"/></equality>)");
+  const std::string fingers =
+      R"(<body pos=".4 .1 0"><joint name="left" type="slide" axis="0 1 0" range="0 .04"/><geom type="sphere" size=".01"/></body>
+    <body pos=".4 -.1 0"><joint name="right" type="slide" axis="0 -1 0" range="0 .04"/><geom type="sphere" size=".01"/></body></body></body>)";
+  arm.replace(arm.find("</body></body>"), 14, fingers);
+  arm.replace(arm.find("</actuator>"), 0, R"(<position tendon="close" kp="9"/>)");
+  Load(arm);
+  const Vector2d p(0.45, 0.35);
+  const VectorXd start = (VectorXd(4) << Closed(p, 1) + Vector2d(0.2, -0.3), .04, .04).finished();
+  const VectorXd open = From(start, {Tip(p)}), closed = From(start, {Tip(p), Joint("left", 0.01)});
+  ASSERT_EQ(open.size(), 4);
+  ASSERT_EQ(closed.size(), 4);
+  EXPECT_TRUE(support::MatricesNear(closed.head(2), open.head(2), 1e-12));
+  EXPECT_TRUE(support::MatricesNear(closed.tail(2), Vector2d(.01, .01), 1e-12));
+  EXPECT_TRUE(MoveTo(model_.get(), Joint("right", 0), PostureJoints::kServos));
+  const VectorXd sizes = VectorXd::Ones(4), x = (VectorXd(8) << start, VectorXd::Zero(4)).finished();
+  EXPECT_EQ(NearestMisses(model_.get(), {x, {}, {}}, {Tip(p), Joint("left", 0.01)}, sizes, 0.9).size(), 2);
+}
+
 TEST_F(TaskPosture, IsOfMotorsToo) {
   std::string arm = Arm();
   for (const char* servo : {"<position joint=\"a\" kp=\"9\"/>", "<position joint=\"b\" kp=\"9\"/>"})

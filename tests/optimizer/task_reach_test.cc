@@ -183,6 +183,23 @@ TEST_F(Reach, ServosAreLedToAPostureThatReachesTheGoals) {
   EXPECT_TRUE(MatricesNear(task.U_guess.col(task.N - 1), task.U_guess.col(0), 0));
 }
 
+// a ball that nothing drives: the guess goes to a posture of the hand, and a warning names the goal that it leaves
+TEST_F(Reach, AGoalThatNoJointLeadsToIsLeftOutOfThePosture) {
+  support::TemporaryFolder folder;
+  std::string with_ball = kServoArm;
+  with_ball.replace(with_ball.find("<worldbody>"), 11,
+                    "<worldbody><body name='ball' pos='3 0 0'><joint name='roll' type='slide' axis='1 0 0'/>"
+                    "<geom size='.1' contype='0' conaffinity='0'/></body>");
+  const std::string arm = folder.Write("arm.xml", with_ball), hand = "site:tip=0.2,0.05,0.8";
+  const Task alone = MakeReachTask(arm, {.goals = {hand}, .time = 2});
+  const Task both = MakeReachTask(arm, {.goals = {hand, "joint:roll=0.5"}, .time = 2});
+  EXPECT_TRUE(MatricesNear(both.U_guess, alone.U_guess, 1e-12));
+  EXPECT_TRUE(alone.warnings.empty());
+  ASSERT_EQ(both.warnings.size(), 1u);
+  EXPECT_EQ(both.warnings[0].find("goal of joint roll: no joint that an actuator moves leads there"), 0u)
+      << both.warnings[0];
+}
+
 // From what holds the start the forces of these servos are at their limits in almost all steps, and the solve ended at
 // 27.1, .79 m from the goal.
 TEST_F(Reach, ServosWithLimitedForcesReachTheirGoal) {
