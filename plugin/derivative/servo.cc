@@ -119,7 +119,8 @@ void Law::Motor(int states) {
     const Dual current = te > 0 ? state[states - 1] : (voltage - K * velocity) / R;
     dot[thermal] = (R * current * current - T / dyn[2]) / dyn[3];
   }
-  const Dual resistance = R.x > mjMINVAL ? R : Dual(mjMINVAL);  // of one that its temperature makes negative; not the current's
+  // the floor for one that its temperature makes negative; the current has none
+  const Dual resistance = R.x > mjMINVAL ? R : Dual(mjMINVAL);
   Dual decay;
   const int bristle = slot.bristle;
   if (bristle >= 0) {
