@@ -7,7 +7,6 @@
 
 #include "core/actuator_range.h"
 #include "core/joint.h"
-#include "derivative/munthe_kaas.h"
 #include "derivative/plant.h"
 #include "derivative/transmission.h"
 
@@ -20,157 +19,6 @@ constexpr double kGranted = 1e-10;  // of a tendon's limit: forces scaled to it 
 double Slope(bool inside) { return inside ? 1 : 0; }
 
 bool Inside(double x, const mjtNum* range) { return x >= range[0] && x <= range[1]; }
-
-// a muscle's force-length-velocity surface in normalized length and velocity
-struct Muscle {
-  double peak, unit_length, unit_velocity, L, V;
-  const mjtNum* prm;
-
-  Muscle(const mjModel* m, const mjData* d, int i, const mjtNum* parameters) : prm(parameters) {
-    const int out = m->actuator_outadr[i];
-    const mjtNum* range = m->actuator_lengthrange + 2 * out;
-    peak = prm[2] < 0 ? prm[3] / std::max(mjMINVAL, m->actuator_acc0[out]) : prm[2];
-    const double L0 = (range[1] - range[0]) / std::max(mjMINVAL, prm[1] - prm[0]);
-    unit_length = std::max(mjMINVAL, L0);
-    unit_velocity = std::max(mjMINVAL, L0 * prm[6]);
-    L = prm[0] + (d->actuator_length[out] - range[0]) / unit_length;
-    V = d->actuator_velocity[out] / unit_velocity;
-  }
-
-  // active force-length: four half parabolas through 0 at lmin, 1 at 1, 0 at lmax
-  void Length(double* value, double* slope) const {
-    const double lmin = prm[4], lmax = prm[5], a = 0.5 * (lmin + 1), b = 0.5 * (1 + lmax);
-    *value = *slope = 0;
-    if (L < lmin || L > lmax) return;
-    const auto bump = [&](double x, double width, double sign, bool inverted) {
-      const double w = std::max(mjMINVAL, width);
-      *value = inverted ? 1 - 0.5 * (x / w) * (x / w) : 0.5 * (x / w) * (x / w);
-      *slope = PLANT("muscle: length", (inverted ? -1 : 1) * sign * x / (w * w));
-    };
-    if (L <= a) bump(L - lmin, a - lmin, 1, false);
-    else if (L <= 1) bump(1 - L, 1 - a, -1, true);
-    else if (L <= b) bump(L - 1, b - 1, 1, true);
-    else bump(lmax - L, lmax - b, -1, false);
-  }
-
-  void Velocity(double* value, double* slope, double* bend) const {
-    const double fvmax = prm[8], y = fvmax - 1, w = std::max(mjMINVAL, y);
-    *bend = 0;
-    if (V <= -1) *value = *slope = 0;
-    else if (V <= 0) *value = (V + 1) * (V + 1), *slope = PLANT("muscle: shortening", 2 * (V + 1)), *bend = 2;
-    else if (V <= y)
-      *value = fvmax - (y - V) * (y - V) / w, *slope = PLANT("muscle: lengthening", 2 * (y - V) / w),
-      *bend = PLANT("muscle: bend of lengthening", -2 / w);
-    else *value = fvmax, *slope = 0;
-  }
-
-  // to the nearest end of a piece of it, in the actuator's velocity
-  double BendRoom() const {
-    const double y = std::max(0.0, prm[8] - 1);
-    return unit_velocity * std::min({std::abs(V + 1), std::abs(V), std::abs(V - y)});
-  }
-
-  // passive force: half quadratic beyond the optimum, then linear
-  void Passive(double* value, double* slope) const {
-    const double b = 0.5 * (1 + prm[5]), w = std::max(mjMINVAL, b - 1), scale = -peak * prm[7];
-    if (L <= 1) *value = *slope = 0;
-    else if (L <= b)
-      *value = scale * 0.5 * (L - 1) * (L - 1) / (w * w), *slope = PLANT("muscle: passive", scale * (L - 1) / (w * w));
-    else *value = scale * (0.5 + (L - b) / w), *slope = PLANT("muscle: passive line", scale / w);
-    *slope /= unit_length;
-  }
-};
-
-// of a force, with its slopes and those of by_velocity
-struct Gain {
-  double value, by_length = 0, by_velocity = 0, bend_length = 0, bend_velocity = 0;
-};
-
-Gain MuscleGain(const Muscle& muscle) {
-  const double length = muscle.unit_length, velocity = muscle.unit_velocity;
-  double FL, dFL, FV, dFV, ddFV;
-  muscle.Length(&FL, &dFL);
-  muscle.Velocity(&FV, &dFV, &ddFV);
-  Gain gain{-muscle.peak * FL * FV};
-  gain.by_length = PLANT("muscle: gain by length", -muscle.peak * dFL * FV / length);
-  gain.by_velocity = PLANT("muscle: gain by velocity", -muscle.peak * FL * dFV / velocity);
-  gain.bend_length = PLANT("muscle: bend by length", -muscle.peak * dFL * dFV / (length * velocity));
-  gain.bend_velocity = PLANT("muscle: bend by velocity", -muscle.peak * FL * ddFV / (velocity * velocity));
-  return gain;
-}
-
-// act_dot of a muscle: (ctrl − act) / tau(ctrl − act, act), with the excess on the side given where it is zero
-void MuscleRate(double ctrl, double act, double side, const mjtNum* prm, double* by_ctrl, double* by_act) {
-  const double excess = std::clamp(ctrl, 0.0, 1.0) - act;
-  const double s = 0.5 + 1.5 * std::clamp(act, 0.0, 1.0), s_slope = act >= 0 && act <= 1 ? 1.5 : 0;
-  const double rise = prm[0] * s, fall = prm[1] / s, width = prm[2];
-
-  // tau and its slopes by the excess and by s
-  double weight = excess > 0 || (excess == 0 && side > 0) ? 1 : 0, weight_slope = 0;
-  if (width >= mjMINVAL) {
-    const double x = excess / width + 0.5;
-    weight = x <= 0 ? 0 : x >= 1 ? 1 : x * x * x * (3 * x * (2 * x - 5) + 10);
-    weight_slope = x <= 0 || x >= 1 ? 0 : 30 * x * x * (x - 1) * (x - 1) / width;
-  }
-  const double tau = std::max(mjMINVAL, fall + (rise - fall) * weight);
-  const double tau_excess = PLANT("muscle: smoothed time constant", (rise - fall) * weight_slope);
-  const double tau_s = weight * prm[0] - (1 - weight) * prm[1] / (s * s);
-  const double rate = excess / tau, by_excess = (1 - rate * tau_excess) / tau;
-  *by_ctrl = PLANT("muscle: rate by excitation", ctrl >= 0 && ctrl <= 1 ? by_excess : 0);
-  *by_act = PLANT("muscle: rate by activation", -by_excess - rate * tau_s * s_slope / tau);
-}
-
-// (A3) where control and activation are equal, hard switching kinks: the slope of the side that the edge of [0, 1]
-// leaves, inside the mean of both
-void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, double* by_act) {
-  double ctrl_slope[2], act_slope[2];
-  for (int k = 0; k < 2; k++) MuscleRate(ctrl, act, k == 0 ? -1 : 1, prm, &ctrl_slope[k], &act_slope[k]);
-  *by_ctrl = ctrl <= 0 ? ctrl_slope[1] : ctrl >= 1 ? ctrl_slope[0] : 0.5 * (ctrl_slope[0] + ctrl_slope[1]);
-  *by_act = act <= 0 ? act_slope[0] : act >= 1 ? act_slope[1] : 0.5 * (act_slope[0] + act_slope[1]);
-}
-
-// weighted sums of columns by control and by activation: mean of the sides to which the point may be nudged
-struct MuscleChain {
-  const mjtNum* prm;
-  double h, ctrl, act;
-  double excess[4], stage_act[4];
-  double rate[2][4] = {}, move[2][4] = {};  // of act_dot and of the stage's activation, by control and by activation
-
-  MuscleChain(double timestep, double control, double activation, const mjtNum* parameters)
-      : prm(parameters), h(timestep), ctrl(control), act(activation) {
-    double before = 0;
-    for (int k = 0; k < 4; k++) {
-      stage_act[k] = act + kStageWeight[k] * h * before;
-      excess[k] = std::clamp(ctrl, 0.0, 1.0) - stage_act[k];
-      if (OnKink(k)) stage_act[k] = std::clamp(ctrl, 0.0, 1.0);
-      before = mju_muscleDynamics(ctrl, stage_act[k], prm);
-    }
-  }
-
-  static constexpr double kEqual = 1e-13;  // rounding
-  bool OnKink(int stage) const { return std::abs(excess[stage]) <= kEqual; }
-  bool AnyKink() const { return OnKink(0) || OnKink(1) || OnKink(2) || OnKink(3); }
-
-  void Columns() {
-    for (const int column : {0, 1}) {
-      const double value = column == 0 ? ctrl : act;
-      const int first = value <= 0 ? 1 : -1, last = value >= 1 ? -1 : 1;
-      const double share = first < last ? 0.5 : 1;
-      for (int sign = first; sign <= last; sign += 2) {
-        const double dctrl = column == 0 ? sign : 0;
-        double drate = 0;
-        for (int k = 0; k < 4; k++) {
-          const double dact = (column == 1 ? sign : 0) + kStageWeight[k] * h * drate;
-          double by_ctrl, by_act;
-          MuscleRate(ctrl, stage_act[k], dctrl - dact, prm, &by_ctrl, &by_act);
-          drate = by_ctrl * dctrl + by_act * dact;
-          rate[column][k] += share * sign * drate;
-          move[column][k] += share * sign * dact;
-        }
-      }
-    }
-  }
-};
 
 // what has no closed form; null when all has
 const char* MissingByType(const mjModel* m, int i) {
@@ -208,36 +56,6 @@ bool DependsOnVelocity(const mjModel* m, int i) {
 }
 
 }  // namespace
-
-double MuscleBendRoom(const mjModel* m, const mjData* d, int i) {
-  if (m->actuator_gaintype[i] != mjGAIN_MUSCLE) return mjMAXVAL;
-  const Muscle muscle(m, d, i, m->actuator_gainprm + mjNGAIN * i);
-  double FL, slope;
-  muscle.Length(&FL, &slope);
-  return FL == 0 && slope == 0 ? mjMAXVAL : muscle.BendRoom();
-}
-
-MuscleStages StagesOfMuscle(const mjModel* m, int i, double ctrl, double act) {
-  constexpr double kStill =
-      1e-6;  // of a nudge of the activation: where a stage does not move with it, its slope says nothing
-  const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
-  MuscleChain chain(m->opt.timestep, ctrl, act, prm);
-  MuscleStages stages;
-  stages.excess = mjMAXVAL;
-  const bool hard = prm[2] < mjMINVAL && chain.AnyKink();
-  if (hard) chain.Columns();
-  for (int k = 0; k < 4; k++) {
-    stages.excess = std::min(stages.excess, std::abs(chain.excess[k]));
-    double *by_ctrl = stages.rate_ctrl + k, *by_act = stages.rate_act + k;
-    MuscleRate(ctrl, chain.stage_act[k], prm, by_ctrl, by_act);
-    if (!hard || !chain.OnKink(k)) continue;
-
-    // d act_dot = by_act dact + by_ctrl dctrl in both columns
-    if (std::abs(chain.move[1][k]) > kStill) *by_act = chain.rate[1][k] / chain.move[1][k];
-    *by_ctrl = chain.rate[0][k] - *by_act * chain.move[0][k];
-  }
-  return stages;
-}
 
 ActivationStep ActivationStepOf(const mjModel* m, int i, int state) {
   const double h = m->opt.timestep;
@@ -497,13 +315,13 @@ void Actuation::ForceSlopes(const mjModel* m, const mjData* d, int i, const Inpu
   const int out = kind_[i].out, gain_type = m->actuator_gaintype[i], bias_type = m->actuator_biastype[i];
   const double length = d->actuator_length[out], velocity = d->actuator_velocity[out];
   const mjtNum *gain_prm = m->actuator_gainprm + mjNGAIN * i, *bias_prm = m->actuator_biasprm + mjNBIAS * i;
-  Gain gain{gain_prm[0]};
+  ForceGain gain{gain_prm[0]};
   if (gain_type == mjGAIN_AFFINE) {
     gain.value += gain_prm[1] * length + gain_prm[2] * velocity;
     gain.by_length = PLANT("actuator: affine gain by length", gain_prm[1]);
     gain.by_velocity = PLANT("actuator: affine gain by velocity", gain_prm[2]);
   } else if (gain_type == mjGAIN_MUSCLE) {
-    gain = MuscleGain(Muscle(m, d, i, gain_prm));
+    gain = MuscleGain(m, d, i);
   }
   double bias = 0, bias_length = 0, bias_velocity = 0;
   if (bias_type == mjBIAS_AFFINE) {
@@ -511,7 +329,7 @@ void Actuation::ForceSlopes(const mjModel* m, const mjData* d, int i, const Inpu
     bias_length = PLANT("actuator: bias by length", bias_prm[1]);
     bias_velocity = PLANT("actuator: bias by velocity", bias_prm[2]);
   } else if (bias_type == mjBIAS_MUSCLE) {
-    Muscle(m, d, i, bias_prm).Passive(&bias, &bias_length);
+    MusclePassive(m, d, i, &bias, &bias_length);
   }
   force_[i] = gain.value * input.value + bias;
 

@@ -9,6 +9,7 @@
 
 #include "core/extremes.h"
 #include "derivative/columns.h"
+#include "derivative/muscle.h"
 #include "derivative/servo.h"
 #include "derivative/spatial_tendon.h"
 
@@ -38,20 +39,6 @@ struct ActivationStep {
 };
 /// @param state  which of the actuator's activations.
 ActivationStep ActivationStepOf(const mjModel* model, int actuator, int state);
-
-/// Slopes of a muscle's act_dot in the stages of RK4. Without smoothing a stage may lie on its kink, control =
-/// activation: the slopes are then such that the chain through all stages is what nudges of the point to either side
-/// do. (A3)
-struct MuscleStages {
-  double excess = 0;  ///< the least |control − activation| of any stage
-  double rate_ctrl[4] = {0}, rate_act[4] = {0};
-};
-/// @param ctrl  within ctrlrange.
-MuscleStages StagesOfMuscle(const mjModel* model, int actuator, double ctrl, double act);
-
-/// How far the velocity of a muscle is from where the slope of its force by velocity bends; mjMAXVAL for what has no
-/// such force.
-double MuscleBendRoom(const mjModel* model, const mjData* data, int actuator);
 
 /// Does the engine skip the stage of actuator forces: none there, or all disabled?
 bool IsActuationOff(const mjModel* model);

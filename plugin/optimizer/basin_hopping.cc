@@ -374,9 +374,8 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   first_.iterations = static_cast<int>(iterations_.size());
 }
 
-// a solve behind the plain one, the better of both; is it the one?
-// where: what it begins at, beside the cost
-bool BasinHopping::SolveFurther(Beginning beginning, std::string_view where) {
+// a solve behind the plain one, and the better of both. @param where  what it begins at, in words.
+void BasinHopping::SolveFurther(Beginning beginning, std::string_view where) {
   SolveResult led = out_.result;
   BasinHoppingRound first = first_;
   const RoundOrigin origin = beginning.origin;
@@ -384,8 +383,7 @@ bool BasinHopping::SolveFurther(Beginning beginning, std::string_view where) {
   SolveResult& then = out_.result;
   first.iterations = static_cast<int>(iterations_.size());
   first.better = true;
-  const bool better = MeritOf(then) < MeritOf(led);
-  if (better) {
+  if (MeritOf(then) < MeritOf(led)) {
     then.message += fmt::format("; it began at {}", where);
     then.initial_cost = led.initial_cost;
     then.guess_scale = led.guess_scale;
@@ -401,7 +399,6 @@ bool BasinHopping::SolveFurther(Beginning beginning, std::string_view where) {
                                then.message);
   }
   first_ = first;
-  return better;
 }
 
 // the mirror image of what the plain solve has found, where it is about as good

@@ -61,7 +61,7 @@ class BasinHopping {
   void SolveMirrored();
   void SolveUnlimited();
   bool Crept() const;
-  bool SolveFurther(Beginning beginning, std::string_view where);
+  void SolveFurther(Beginning beginning, std::string_view where);
   BasinHoppingResult Hop(double tolerance);
   void Tell(const BasinHoppingRound& done);
   int Left() const { return options_.iterations + further_ - static_cast<int>(iterations_.size()); }

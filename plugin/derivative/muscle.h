@@ -1,0 +1,38 @@
+// Forces and activations of muscles. (A3) of README.md.
+#ifndef COSTATE_DERIVATIVE_MUSCLE_H_
+#define COSTATE_DERIVATIVE_MUSCLE_H_
+
+#include <mujoco/mujoco.h>
+
+namespace costate {
+
+/// Of a force, with its slopes and those of by_velocity.
+struct ForceGain {
+  double value, by_length = 0, by_velocity = 0, bend_length = 0, bend_velocity = 0;
+};
+ForceGain MuscleGain(const mjModel* model, const mjData* data, int actuator);
+
+/// The force without activation, and its slope by length.
+void MusclePassive(const mjModel* model, const mjData* data, int actuator, double* force, double* by_length);
+
+/// (A3) Slopes of act_dot. Where control and activation are equal, hard switching kinks: the slope of the side that the
+/// edge of [0, 1] leaves, inside the mean of both. @param prm  actuator_dynprm.
+void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, double* by_act);
+
+/// Slopes of a muscle's act_dot in the stages of RK4. Without smoothing a stage may lie on its kink, control =
+/// activation: the slopes are then such that the chain through all stages is what nudges of the point to either side
+/// do. (A3)
+struct MuscleStages {
+  double excess = 0;  ///< the least |control − activation| of any stage
+  double rate_ctrl[4] = {0}, rate_act[4] = {0};
+};
+/// @param ctrl  within ctrlrange.
+MuscleStages StagesOfMuscle(const mjModel* model, int actuator, double ctrl, double act);
+
+/// How far the velocity of a muscle is from where the slope of its force by velocity bends; mjMAXVAL for what has no
+/// such force.
+double MuscleBendRoom(const mjModel* model, const mjData* data, int actuator);
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_MUSCLE_H_
