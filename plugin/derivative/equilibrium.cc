@@ -145,9 +145,22 @@ void SumForces(const mjModel* m, mjData* d) {
   }
 }
 
-// Do the primal solvers leave every force at their acceleration? Elliptic contacts also need cone Hessians.
+// Does the solver leave every force at its acceleration? Elliptic contacts also need the cone Hessians that Newton makes.
 bool HasForcesOfRows(const mjModel* m) {
-  return m->opt.solver != mjSOL_PGS && m->opt.cone == mjCONE_PYRAMIDAL && !(m->opt.enableflags & mjENBL_SLEEP);
+  if (m->opt.enableflags & mjENBL_SLEEP) return false;
+  return m->opt.solver == mjSOL_NEWTON || (m->opt.solver == mjSOL_CG && m->opt.cone == mjCONE_PYRAMIDAL);
+}
+
+// its friction lies on the cone's surface, or within it where all rows are quadratic
+int StateOfCone(const mjContact& contact, const double* force) {
+  constexpr double kSurface = 1e-12;
+  if (force[0] == 0) return mjCNSTRSTATE_SATISFIED;
+  double friction = 0;
+  for (int k = 1; k < contact.dim; k++) {
+    const double share = force[k] / contact.friction[k - 1];
+    friction += share * share;
+  }
+  return friction < (1 - kSurface) * force[0] * force[0] ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_CONE;
 }
 
 // of rows whose forces are known: where islands were solved apart, the engine's own are in the islands' order
@@ -161,7 +174,13 @@ void SetStates(mjData* d) {
     state[i] = force >= loss ? mjCNSTRSTATE_LINEARNEG : below;
   }
   for (int i = one_sided; i < nefc; i++) {
-    state[i] = d->efc_force[i] > 0 ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_SATISFIED;
+    if (d->efc_type[i] == mjCNSTR_CONTACT_ELLIPTIC) {
+      const mjContact& contact = d->contact[d->efc_id[i]];
+      std::fill_n(state + i, contact.dim, StateOfCone(contact, d->efc_force + i));
+      i += contact.dim - 1;
+    } else {
+      state[i] = d->efc_force[i] > 0 ? mjCNSTRSTATE_QUADRATIC : mjCNSTRSTATE_SATISFIED;
+    }
   }
 }
 
@@ -331,6 +350,23 @@ void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
     return;
   }
   for (int i = 0; i < m->nv; i++) r_[i] = Ma_[i] - (d->qfrc_smooth[i] + d->qfrc_constraint[i]);
+}
+
+void Equilibrium::Keep(const mjData* d, Point* point) const {
+  point->a = a_;
+  point->Ma = Ma_;
+  point->y = y_;
+  point->balance = r_ + Eigen::Map<const Eigen::VectorXd>(d->qfrc_constraint, r_.size());
+}
+
+void Equilibrium::ResidualBetween(const mjModel* m, mjData* d, double t) {
+  const auto between = [&](Eigen::VectorXd Point::*x) { return first_.*x + t * (second_.*x - first_.*x); };
+  a_ = between(&Point::a);
+  mju_copy(d->qacc, a_.data(), static_cast<int>(m->nv));
+  Ma_ = between(&Point::Ma);
+  y_ = between(&Point::y);
+  mj_constraintUpdate(m, d, y_.data(), nullptr, 1);
+  r_ = between(&Point::balance) - Eigen::Map<const Eigen::VectorXd>(d->qfrc_constraint, m->nv);
 }
 
 void Equilibrium::Accept(const mjModel* m, mjData* d) {
