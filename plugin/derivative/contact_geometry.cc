@@ -284,6 +284,15 @@ bool ContactGeometry::IsWanted(const mjData* data, int c, bool with_force) const
   return contact.efc_address >= 0 && (!with_force || CarriesForce(data, contact));
 }
 
+int ContactGeometry::FirstOpen(const mjData* data, int c) const {
+  const int* geom = data->contact[c].geom;
+  int first = c;
+  for (int other = c - 1; other >= 0 && std::equal(geom, geom + 2, data->contact[other].geom); other--) {
+    if (done_[other] == kOpen && IsWanted(data, other, false)) first = other;
+  }
+  return first;
+}
+
 void ContactGeometry::Open(int ncon) {
   if (static_cast<int>(motion_.size()) < ncon) {
     motion_.resize(ncon);
@@ -336,7 +345,7 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     } else if (!differences_ && IsCurved(model, contact)) {
       Convex(model, data, c, &why);
     } else {
-      Difference(model, data, c, &why);
+      Difference(model, data, with_force ? FirstOpen(data, c) : c, &why);
     }
     if (has_motion(c)) continue;
     if (done_[c] == kOpen) done_[c] = kRefused;

@@ -117,6 +117,8 @@ class ContactGeometry {
 
   void Open(int ncon);
   bool IsWanted(const mjData* data, int c, bool with_force) const;
+  // of its pair, what would be differenced first were all of them wanted: there the motions are chosen
+  int FirstOpen(const mjData* data, int c) const;
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
   class Follower;
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);

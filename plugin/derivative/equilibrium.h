@@ -27,11 +27,8 @@ void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
 /// Does the engine solve for the velocity after the step itself (mjINT_DISCRETE)? README.md, eq. (I8).
 inline bool IsDiscrete(const mjModel* m) { return m->opt.integrator == mjINT_DISCRETE; }
 
-/// Whose minimum is that of Newton, so that it may take over: under mjINT_DISCRETE PGS minimises in another metric, and
-/// some flexes have CG alone.
-inline bool NewtonMayReplace(const mjModel* m) {
-  return !IsDiscrete(m) || m->opt.solver == mjSOL_NEWTON || (m->opt.solver == mjSOL_CG && m->nflex == 0);
-}
+/// Whose minimum is that of Newton, so that it may take over: under mjINT_DISCRETE PGS minimises in another metric.
+inline bool NewtonMayReplace(const mjModel* m) { return !IsDiscrete(m) || m->opt.solver != mjSOL_PGS; }
 
 /// M̂ a + c − p less the shift, (I8), by the engine's inverse dynamics: out (nv). @pre `data` is after the actuation
 /// stage.

@@ -607,6 +607,22 @@ TEST_F(ReferenceTest, AContactExactlyAtItsMarginIsACornerOfLaterStages) {
   EXPECT_FALSE(Reference(model.get(), data.get()).nonsmooth_column[0]);
 }
 
+// CG ends far from the minimum of stiff rods, and alike at every nudge: Newton's is taken
+TEST_F(ReferenceTest, AFlexOfTheDiscreteIntegratorHasTheMinimumOfBothSolvers) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".005" integrator="discrete" solver="CG"/>
+    <worldbody><geom type="plane" size="3 3 .1"/>
+      <flexcomp name="soft" type="grid" count="2 2 2" spacing=".06 .06 .06" pos="0 0 .035" radius=".01" mass=".3" dim="3">
+        <contact selfcollide="none"/><elasticity young="3e3" poisson=".3" damping=".001"/></flexcomp></worldbody></mujoco>)");
+  mjModel* m = model.get();
+  const DataPtr data = MakeData(m);
+  for (int k = 0; k < 40; k++) mj_step(m, data.get());
+  mj_forward(m, data.get());
+  ASSERT_GE(data->ncon, 4);
+  const ReferenceDerivative cg = Reference(m, data.get());
+  m->opt.solver = mjSOL_NEWTON;
+  EXPECT_TRUE(support::MatricesNearRelative(cg.value.A, Reference(m, data.get()).value.A, 1e-9));
+}
+
 TEST_F(ReferenceTest, AStepThatFailsIsAStatusAndBadInputAnError) {
   const ModelPtr model = Ball();
   const DataPtr data = MakeData(model.get());
