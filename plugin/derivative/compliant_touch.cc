@@ -35,12 +35,6 @@ struct Placed {
   }
 };
 
-Mat3 Cross(const Vec3& v) {
-  Mat3 out;
-  out << 0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0;
-  return out;
-}
-
 // the vertices of a mesh that its plane can meet: of its hull where the compiler made one
 int MeshVertexCount(const mjModel* m, int geom) {
   const int mesh = m->geom_dataid[geom];
@@ -125,7 +119,7 @@ void RoundAgainstPlane(const Placed& plane, const Vec3& center, const Mat3& axes
   AgainstPlane(plane, touch);
   const Mat3 curved =
       squares / height - PLANT("yielding: rolls within", reach * reach.transpose() / std::pow(height, 3));
-  touch->rolling = -PLANT("yielding: rolls", curved * Cross(n));
+  touch->rolling = -PLANT("yielding: rolls", curved * Skew(n));
 }
 
 // ---- capsules ----

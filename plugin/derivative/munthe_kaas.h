@@ -7,6 +7,8 @@
 #include <Eigen/Geometry>
 #include <cmath>
 
+#include "core/rotation.h"
+
 namespace costate {
 
 inline constexpr double kStageWeight[4] = {0, 0.5, 0.5, 1};  // the tableau has one entry a row
@@ -28,21 +30,13 @@ struct RightJacobian {
   }
 };
 
-// J_r⁻¹(u) v = v + ½ u×v + g(θ) u×(u×v), g = 1/θ² − (1 + cos θ) / (2 θ sin θ), and g'(θ)/θ
+// J_r⁻¹(u) v = v + ½ u×v + g(θ) u×(u×v), and g'(θ)/θ
 struct InverseJacobian {
   double g, slope;
   explicit InverseJacobian(const Eigen::Vector3d& u) {
-    const double t2 = u.squaredNorm(), t = std::sqrt(t2);
-    if (t < 0.1) {
-      // series; the closed form loses digits here
-      g = 1.0 / 12 + t2 / 720 + t2 * t2 / 30240 + t2 * t2 * t2 / 1209600;
-      slope = 2.0 / 720 + 4 * t2 / 30240 + 6 * t2 * t2 / 1209600 + 8 * t2 * t2 * t2 / 47900160;
-      return;
-    }
-    const double s = std::sin(t), c = std::cos(t);
-    g = 1 / t2 - (1 + c) / (2 * t * s);
-    // d/dθ of (1 + c) / (2 θ s) = [−θ s² − (1 + c)(s + θ c)] / (2 θ² s²)
-    slope = (-2 / (t2 * t) + (t * s * s + (1 + c) * (s + t * c)) / (2 * t2 * s * s)) / t;
+    const InverseJacobianCoefficient coefficient(u.norm());
+    g = coefficient.c;
+    slope = coefficient.slope;
   }
   Eigen::Vector3d Apply(const Eigen::Vector3d& u, const Eigen::Vector3d& v) const {
     return v + 0.5 * u.cross(v) + g * u.cross(u.cross(v));

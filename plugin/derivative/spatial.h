@@ -6,6 +6,8 @@
 #include <Eigen/Core>
 #include <Eigen/Geometry>
 
+#include "core/rotation.h"
+
 namespace costate {
 
 using Vec3 = Eigen::Vector3d;
@@ -31,12 +33,6 @@ inline Vec6 CrossForce(const Vec6& x, const Vec6& f) {
   z.head<3>() = w.cross(t) + u.cross(g);
   z.tail<3>() = w.cross(g);
   return z;
-}
-
-inline Mat3 Skew(const Vec3& a) {
-  Mat3 m;
-  m << 0, -a.z(), a.y(), a.z(), 0, -a.x(), -a.y(), a.x(), 0;
-  return m;
 }
 
 /// [x ×] as a matrix on motion vectors.

@@ -2,19 +2,10 @@
 
 #include <mujoco/mujoco.h>
 
-#include <cmath>
+#include "core/rotation.h"
 
 namespace costate {
 namespace {
-
-constexpr double kSmallAngle =
-    0.1;  // below it series, whose next terms are 1e-12 of the first; above it rounding of the closed forms is less
-
-Eigen::Matrix3d Cross(const Eigen::Vector3d& a) {
-  Eigen::Matrix3d m;
-  m << 0, -a[2], a[1], a[2], 0, -a[0], -a[1], a[0], 0;
-  return m;
-}
 
 Eigen::Matrix3d RotationOf(const double q[4]) {
   mjtNum m[9];
@@ -22,32 +13,19 @@ Eigen::Matrix3d RotationOf(const double q[4]) {
   return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(m);
 }
 
-// V⁻¹ = 1 - ½ [φ]× + c [φ]×²,  c = (1 - (θ/2) cot(θ/2)) / θ²;  and c'/θ
-void Coefficients(double theta, double* c, double* slope) {
-  const double t2 = theta * theta;
-  if (theta < kSmallAngle) {
-    *c = 1.0 / 12 + t2 * (1.0 / 720 + t2 * (1.0 / 30240 + t2 / 1209600));
-    *slope = 1.0 / 360 + t2 * (1.0 / 7560 + t2 / 201600);
-    return;
-  }
-  const double half = theta / 2, cot = 1 / std::tan(half), sine = std::sin(half);
-  *c = (1 - half * cot) / t2;
-  *slope = (-2 / (t2 * theta) + cot / (2 * t2) + 1 / (4 * theta * sine * sine)) / theta;
-}
-
 }  // namespace
 
 PoseLog::PoseLog(const double q[4], const Eigen::Vector3d& offset, const Eigen::Vector3d& phi) {
-  double c, slope;
-  Coefficients(phi.norm(), &c, &slope);
-  const Eigen::Matrix3d cross = Cross(phi), inverse = Eigen::Matrix3d::Identity() - 0.5 * cross + c * cross * cross;
+  // V⁻¹ = 1 - ½ [φ]× + c [φ]×²
+  const auto [c, slope] = InverseJacobianCoefficient(phi.norm());
+  const Eigen::Matrix3d cross = Skew(phi), inverse = Eigen::Matrix3d::Identity() - 0.5 * cross + c * cross * cross;
   const Eigen::Matrix3d to_target = RotationOf(q).transpose();
   const Eigen::Vector3d y = to_target * offset, twice = cross * (cross * y);
   value = inverse * y;
   by_position = inverse * to_target;
 
   // ∂([φ]× y) = -[y]× dφ,  ∂([φ]×² y) = (φᵀy + φ yᵀ - 2 y φᵀ) dφ
-  by_rotation = 0.5 * Cross(y) + slope * twice * phi.transpose() +
+  by_rotation = 0.5 * Skew(y) + slope * twice * phi.transpose() +
                 c * (phi.dot(y) * Eigen::Matrix3d::Identity() + phi * y.transpose() - 2 * y * phi.transpose());
 }
 
