@@ -1,4 +1,4 @@
-// How many numbers a joint has, and which of them turn together.
+// How many numbers a joint has, which of them turn together, and which joints move a body.
 #ifndef COSTATE_CORE_JOINT_H_
 #define COSTATE_CORE_JOINT_H_
 
@@ -15,6 +15,12 @@ inline int JointLinearDofs(int type) { return type == mjJNT_FREE ? 3 : type == m
 
 /// Is a position of such a joint one number, an angle or a way: hinges and slides?
 inline bool IsScalarJoint(int type) { return type == mjJNT_HINGE || type == mjJNT_SLIDE; }
+
+/// Last dof that moves a body; -1: static. The others are its parents (dof_parentid).
+inline int LastDof(const mjModel* model, int body) {
+  const int weld = model->body_weldid[body];
+  return model->body_dofnum[weld] ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
+}
 
 /// Where in x an entry of dx adds to; -1: it turns a quaternion.
 inline int StateEntry(const mjModel* model, int entry) {

@@ -4,6 +4,7 @@
 
 #include <mujoco/mujoco.h>
 
+#include "core/joint.h"
 #include "derivative/spatial.h"
 
 namespace costate {
@@ -11,12 +12,6 @@ namespace costate {
 /// Where the spatial vectors of a body's tree are taken.
 inline Vec3 Origin(const mjModel* model, const mjData* data, int body) {
   return Vec3Map(data->subtree_com + 3 * model->body_rootid[body]);
-}
-
-/// Last dof that moves a body; -1: static. The others are its parents (dof_parentid).
-inline int LastDof(const mjModel* model, int body) {
-  const int weld = model->body_weldid[body];
-  return model->body_dofnum[weld] ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
 }
 
 /// Is a ball or free joint on the way to the body followed by another joint of its own body? mj_jacDot turns the axes

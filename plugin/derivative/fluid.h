@@ -4,6 +4,7 @@
 
 #include <mujoco/mujoco.h>
 
+#include "core/joint.h"
 #include "derivative/moment.h"
 #include "derivative/tree_derivative.h"
 
@@ -25,7 +26,7 @@ Mat6 FluidFrame(const mjModel* model, const mjData* data, int body, const mjtNum
 template <typename F>
 void ForFluidParts(const mjModel* m, F part) {
   for (int b = 1; b < m->nbody; b++) {
-    if (m->body_mass[b] < mjMINVAL || LastDofOf(m, b) < 0) continue;
+    if (m->body_mass[b] < mjMINVAL || LastDof(m, b) < 0) continue;
     const int begin = m->body_geomadr[b], end = begin + m->body_geomnum[b];
     bool box = true;
     for (int g = begin; g < end; g++) box = box && !(m->geom_fluid[mjNFLUID * g] > 0);

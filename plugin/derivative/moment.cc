@@ -5,11 +5,6 @@
 
 namespace costate {
 
-int LastDofOf(const mjModel* m, int body) {
-  const int weld = m->body_weldid[body];
-  return m->body_dofnum[weld] ? m->body_dofadr[weld] + m->body_dofnum[weld] - 1 : -1;
-}
-
 double Moment::Along(const double* v) const {
   double sum = 0;
   for (int i = 0; i < size(); i++) sum += J[i] * v[dof[i]];
@@ -88,7 +83,7 @@ int MomentBuilder::Slot(int dof) {
 void MomentBuilder::Collect(const mjModel* m, const int* body, int count) {
   active_.clear();
   for (int b = 0; b < count; b++) {
-    for (int i = LastDofOf(m, body[b]); i >= 0; i = m->dof_parentid[i]) {
+    for (int i = LastDof(m, body[b]); i >= 0; i = m->dof_parentid[i]) {
       if (!mask_[i]) active_.push_back(i);
       mask_[i] |= 1 << b;
     }
@@ -167,7 +162,7 @@ void MomentBuilder::Add(const mjModel* m, const mjData* d, const MomentWrench& w
   Collect(m, bodies, w.other < 0 ? 1 : 2);
   if (w.other < 0) {
     // one body alone: nothing is common
-    for (int i = LastDofOf(m, w.body); i >= 0; i = m->dof_parentid[i]) mask_[i] = 1, active_.push_back(i);
+    for (int i = LastDof(m, w.body); i >= 0; i = m->dof_parentid[i]) mask_[i] = 1, active_.push_back(i);
   }
   const int frame_bit = w.frame == w.body ? 1 : 2;
   std::vector<WrenchColumn>& columns = wrench_columns_;

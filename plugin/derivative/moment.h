@@ -90,9 +90,6 @@ class MomentBuilder {
   std::vector<WrenchColumn> wrench_columns_;
 };
 
-/// Last dof that moves a body; -1: static.
-int LastDofOf(const mjModel* model, int body);
-
 }  // namespace costate
 
 #endif  // COSTATE_DERIVATIVE_MOMENT_H_

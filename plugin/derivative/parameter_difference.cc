@@ -26,12 +26,6 @@ constexpr double kNear = 10;         // of that disagreement, beyond which wider
 constexpr double kWiden = 1.0 / 64;  // what wider nudges leave of rounding, but by chance
 constexpr double kRowCorner = 1e-3;  // of what a row changes by: more is no rounding of a smooth function
 
-double Largest(const mjtNum* x, int n) {
-  double largest = 0;
-  for (int i = 0; i < n; i++) largest = std::max(largest, std::abs(x[i]));
-  return largest;
-}
-
 // of the forces at dofs
 double LargestForce(const mjModel* m, const mjData* d) {
   double largest = 0;

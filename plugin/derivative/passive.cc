@@ -326,7 +326,7 @@ void SubtractLostGravity(const mjModel* m, const mjData* d, const Actuation& act
     if (m->body_gravcomp[b] == 0) continue;
     const Vec3 load = -m->body_mass[b] * m->body_gravcomp[b] * Vec3Map(m->opt.gravity);
     const Vec3 r = Vec3Map(d->xipos + 3 * b) - Vec3Map(d->subtree_com + 3 * m->body_rootid[b]);
-    for (int j = LastDofOf(m, b); j >= 0; j = m->dof_parentid[j]) {
+    for (int j = LastDof(m, b); j >= 0; j = m->dof_parentid[j]) {
       c[j] += (Vec3Map(d->cdof + 6 * j + 3) + axis(j).cross(r)).cross(load);
     }
   }

@@ -74,7 +74,7 @@ void ReferenceLength(const mjModel* m, const mjData* d, int i, Moment* moment) {
     const Vec3 com = Vec3Map(d->subtree_com + 3 * m->body_rootid[m->dof_bodyid[dof]]);
     const Vec3 lin = Vec3Map(d->cdof + 6 * dof + 3) + rot.cross(point - com);
     bool moves_site = false;
-    for (int k = LastDofOf(m, body[0]); k >= dof && !moves_site; k = m->dof_parentid[k]) moves_site = k == dof;
+    for (int k = LastDof(m, body[0]); k >= dof && !moves_site; k = m->dof_parentid[k]) moves_site = k == dof;
     const int side = moves_site ? 0 : 1;
     moment->length[slot] =
         PLANT("transmission: reference position", (side == 0 ? 1 : -1) * force.dot(lin)) +

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/extremes.h"
 #include "core/model_arrays.h"
 #include "parameter/field.h"
 
@@ -71,13 +72,6 @@ bool Agree(T a, T b, double tolerance, double scale) {
     return a == b || std::abs(static_cast<double>(a) - static_cast<double>(b)) <= tolerance * (scale + kFloor);
   }
   return false;
-}
-
-template <typename T>
-double Largest(const T* values, std::size_t n) {
-  double largest = 0;
-  for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(static_cast<double>(values[i])));
-  return largest;
 }
 
 template <typename T>
