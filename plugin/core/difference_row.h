@@ -1,4 +1,4 @@
-// One row of the derivative of x ⊖ x_ref: ±1, and three numbers where rotations are compared.
+// The derivative of x ⊖ x_ref: ±1, and blocks of 3 × 3 where rotations are compared.
 #ifndef COSTATE_CORE_DIFFERENCE_ROW_H_
 #define COSTATE_CORE_DIFFERENCE_ROW_H_
 
@@ -7,6 +7,14 @@
 #include <Eigen/Core>
 
 namespace costate {
+
+/// ∂ log(b⁻¹ a) by a turn of a, and by one of b, each in its own frame.
+struct SubQuatJacobian {
+  Eigen::Matrix<mjtNum, 3, 3, Eigen::RowMajor> a, b;
+
+  /// @param a, b  unit quaternions.
+  SubQuatJacobian(const mjtNum a[4], const mjtNum b[4]) { mjd_subQuat(a, b, this->a.data(), this->b.data()); }
+};
 
 struct DifferenceRow {
   int first = 0, size = 1;  ///< columns that are not zero
@@ -20,10 +28,9 @@ inline DifferenceRow RowOfDifference(const mjModel* m, const mjtNum* x, const mj
   const int type = joint < 0 ? static_cast<int>(mjJNT_HINGE) : m->jnt_type[joint];
   const int offset = type == mjJNT_FREE ? 3 : 0, first = joint < 0 ? 0 : m->jnt_dofadr[joint] + offset;
   if ((type != mjJNT_FREE && type != mjJNT_BALL) || entry < first) return {entry, 1, {by_reference ? -1.0 : 1.0, 0, 0}};
-  Eigen::Matrix<mjtNum, 3, 3, Eigen::RowMajor> by_x, by_x_ref;
   const int address = m->jnt_qposadr[joint] + offset;
-  mjd_subQuat(x + address, x_ref + address, by_x.data(), by_x_ref.data());
-  return {first, 3, (by_reference ? by_x_ref : by_x).row(entry - first)};
+  const SubQuatJacobian by(x + address, x_ref + address);
+  return {first, 3, (by_reference ? by.b : by.a).row(entry - first)};
 }
 
 }  // namespace costate

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <utility>
 
 #include "core/did_you_mean.h"
 
@@ -31,8 +32,26 @@ std::vector<std::string> ElementNames(const mjModel* model, int type) {
   return names;
 }
 
+std::string GivenName(const mjModel* model, int type, int id) {
+  const char* name = mj_id2name(model, type, id);
+  return name ? name : "";
+}
+
+std::vector<std::string> GivenNames(const mjModel* model, int type) {
+  std::vector<std::string> names;
+  for (int i = type == mjOBJ_BODY ? 1 : 0; i < ElementCount(model, type); ++i) {
+    std::string name = GivenName(model, type, i);
+    if (!name.empty()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+int NamedId(const mjModel* model, int type, const std::string& name) {
+  return name.empty() ? -1 : mj_name2id(model, type, name.c_str());
+}
+
 int ElementId(const mjModel* model, int type, const std::string& name) {
-  int id = name.empty() ? -1 : mj_name2id(model, type, name.c_str());
+  int id = NamedId(model, type, name);
 
   // one without a name as messages and tables call it
   for (int i = 0; id < 0 && i < ElementCount(model, type); ++i) {
@@ -62,6 +81,10 @@ int FindNamedOrNumbered(const mjModel* model, int type, const char* what, const 
   if (number < count) return number;
   throw Error(ErrorCode::kInvalidArgument,
               fmt::format("{}there is no {} {}: model '{}' has {}", on, what, name, ModelName(model), count));
+}
+
+int SensorAddress(const mjModel* model, const std::string& name) {
+  return model->sensor_adr[FindNamed(model, mjOBJ_SENSOR, "sensor", name)];
 }
 
 }  // namespace costate

@@ -15,6 +15,15 @@ int ElementCount(const mjModel* model, int type);
 /// ElementName of each of a type.
 std::vector<std::string> ElementNames(const mjModel* model, int type);
 
+/// The name that an element was given; "" where it has none.
+std::string GivenName(const mjModel* model, int type, int id);
+
+/// Those of all of a type that have one; of bodies without the world.
+std::vector<std::string> GivenNames(const mjModel* model, int type);
+
+/// The element that was given this name; -1 where there is none.
+int NamedId(const mjModel* model, int type, const std::string& name);
+
 /// The element of this name, or the one without that ElementName calls so; -1 where there is none.
 int ElementId(const mjModel* model, int type, const std::string& name);
 
@@ -27,6 +36,9 @@ int FindNamed(const mjModel* model, int type, const char* what, const std::strin
 /// Likewise, of a name that no element has also by number, from 0.
 int FindNamedOrNumbered(const mjModel* model, int type, const char* what, const std::string& name,
                         const std::string& on = "");
+
+/// Where in sensordata the sensor of this name begins. @throws Error{kInvalidArgument} where there is none.
+int SensorAddress(const mjModel* model, const std::string& name);
 
 }  // namespace costate
 

@@ -2,6 +2,7 @@
 #ifndef COSTATE_CORE_STATE_LAYOUT_H_
 #define COSTATE_CORE_STATE_LAYOUT_H_
 
+#include <costate/state.h>
 #include <mujoco/mujoco.h>
 
 #include <algorithm>
@@ -9,13 +10,22 @@
 
 namespace costate {
 
+/// visit(element, size) of each element (mjtState) of a signature, also of those that the model lacks, in the order in
+/// which mj_getState lays them out.
+template <typename F>
+void ForEachStatePart(const mjModel* model, int signature, F&& visit) {
+  for (int bit = 0; bit < mjNSTATE; ++bit) {
+    const int element = 1 << bit;
+    if (signature & element) visit(element, static_cast<int>(mj_stateSize(model, element)));
+  }
+}
+
 /// The elements of a signature that the model has: those that it lacks take the engine as long to pass by as to copy.
 inline int PresentState(const mjModel* model, int signature) {
   int present = 0;
-  for (int bit = 0; bit < mjNSTATE; ++bit) {
-    const int element = 1 << bit;
-    if ((signature & element) && mj_stateSize(model, element) > 0) present |= element;
-  }
+  ForEachStatePart(model, signature, [&](int element, int size) {
+    if (size > 0) present |= element;
+  });
   return present;
 }
 
@@ -25,12 +35,11 @@ class StateCopy {
   /// Elements that both signatures have.
   StateCopy(const mjModel* model, int from, int to) {
     int at_from = 0, at_to = 0;
-    for (int bit = 0; bit < mjNSTATE; ++bit) {
-      const int element = 1 << bit, size = mj_stateSize(model, element);
+    ForEachStatePart(model, from | to, [&](int element, int size) {
       if ((from & to & element) && size > 0) parts_.push_back({at_from, at_to, size});
       if (from & element) at_from += size;
       if (to & element) at_to += size;
-    }
+    });
   }
   void operator()(const mjtNum* from, mjtNum* to) const {
     for (const Part& part : parts_) std::copy_n(from + part.from, part.size, to + part.to);
@@ -42,6 +51,18 @@ class StateCopy {
   };
   std::vector<Part> parts_;
 };
+
+/// How many numbers a step hands on beside the state: rows of Trajectory::context.
+inline int MovingContextSize(const mjModel* model) { return mj_stateSize(model, kMovingSignature); }
+
+/// The context of `model` in data of another one, but for what has another size there.
+inline void SetFittingContext(const mjModel* model, ConstVectorRef context, const mjModel* other, mjData* data) {
+  int at = 0;
+  ForEachStatePart(model, kContextSignature, [&](int element, int size) {
+    if (mj_stateSize(other, element) == size) mj_setState(other, data, context.data() + at, element);
+    at += size;
+  });
+}
 
 }  // namespace costate
 

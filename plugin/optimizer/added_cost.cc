@@ -2,7 +2,6 @@
 
 #include <costate/state.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace costate {
@@ -12,12 +11,6 @@ void AddSquare(double w, const Vec3& r, const JacobianRows& J, CostExpansion* ou
   out->l += 0.5 * w * r.squaredNorm();
   out->lx.head(nv) += w * J.transpose() * r;
   out->lxx.topLeftCorner(nv, nv) += w * J.transpose() * J;
-}
-
-void PutThere(const mjModel* model, ConstVectorRef x, mjData* data) {
-  std::copy_n(x.data(), model->nq, data->qpos);
-  mj_kinematics(model, data);
-  mj_comPos(model, data);
 }
 
 DataPool::Lease::~Lease() {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/posture.h"
 #include "derivative/spatial.h"
 
 namespace costate {
@@ -38,14 +39,8 @@ class AddedCost : public Cost {
   const Cost& own_;
 };
 
-/// Of a point by the tangent's positions, as mj_jac writes it.
-using JacobianRows = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;
-
 /// ½ w ‖r‖² with dr = J dq, by Gauss–Newton.
 void AddSquare(double w, const Vec3& r, const JacobianRows& J, CostExpansion* out);
-
-/// Places of bodies at x: what mj_jac needs.
-void PutThere(const mjModel* model, ConstVectorRef x, mjData* data);
 
 /// mjData of a problem's model and context, which several threads take for a while.
 class DataPool {

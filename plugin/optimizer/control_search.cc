@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/mass.h"
+
 namespace costate {
 namespace {
 
@@ -74,9 +76,7 @@ bool FactorMass(const mjModel* model, mjData* data, const VectorXd& x, const Vec
   SetContext(model, data, context);
   VectorXd none;
   if (Forward(model, data, x, VectorXd::Zero(model->nu), none) != StepStatus::kOk) return false;
-  MatrixXd M(model->nv, model->nv);
-  mj_fullM(model, data, M.data());
-  L->compute(M);
+  L->compute(MassMatrix(model, data));
   return true;
 }
 

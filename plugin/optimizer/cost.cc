@@ -4,6 +4,7 @@
 #include <Eigen/Cholesky>
 
 #include "core/check.h"
+#include "core/difference_row.h"
 #include "optimizer/cost_terms.h"
 
 namespace costate {
@@ -123,8 +124,7 @@ void QuadraticCost::Expand(const KnotView& knot, ConstMatrixRef, ConstMatrixRef,
 
   // d(x ⊖ x_goal) = J dx with J = 1 but for 3×3 blocks of quaternions: lx = Jᵀ lx, lxx = Jᵀ lxx J
   for (const auto& [qpos, dof] : quaternions_) {
-    Eigen::Matrix<double, 3, 3, Eigen::RowMajor> J, unused;
-    mjd_subQuat(knot.x.data() + qpos, x_goal_.data() + qpos, J.data(), unused.data());
+    const auto J = SubQuatJacobian(knot.x.data() + qpos, x_goal_.data() + qpos).a;
     out->lx.segment<3>(dof) = (J.transpose() * out->lx.segment<3>(dof)).eval();
     out->lxx.middleCols<3>(dof) = (out->lxx.middleCols<3>(dof) * J).eval();
     out->lxx.middleRows<3>(dof) = (J.transpose() * out->lxx.middleRows<3>(dof)).eval();

@@ -5,10 +5,11 @@
 #include <deque>
 #include <mutex>
 
+#include "core/difference_row.h"
+
 namespace costate {
 namespace {
 
-using Matrix3RowMajor = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
 using Matrix34 = Eigen::Matrix<double, 3, 4>;
 
 constexpr double kTimeTolerance = 1e-9;  // [s] a knot at a window's edge belongs to it whatever the rounding of t dt
@@ -315,8 +316,7 @@ void ResidualCost::ExpandLocal(const ResidualTerm& term, const KnotView& knot, c
   for (const RotationEntry& rotation : term.rotations) {
     const QuaternionPair pair =
         Quaternions(rotation, knot, ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]).slots);
-    Matrix3RowMajor J, unused;
-    mjd_subQuat(pair.measured, pair.target, J.data(), unused.data());
+    const auto J = SubQuatJacobian(pair.measured, pair.target).a;
     Eigen::Vector3d g = Eigen::Vector3d::Zero(), d = Eigen::Vector3d::Zero();
     for (int k = 0; k < 3; ++k) {
       if (rotation.row[k] < 0) continue;
@@ -353,8 +353,7 @@ void MeasuredJacobian(const ResidualTerm& term, const KnotView& knot, int state_
   // dr = Da ω_measured + Db ω_target with ω = 2 Im(q* dq)
   for (const RotationEntry& rotation : term.rotations) {
     const QuaternionPair pair = Quaternions(rotation, knot, scratch->slots);
-    Matrix3RowMajor Da, Db;
-    mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
+    const auto [Da, Db] = SubQuatJacobian(pair.measured, pair.target);
     auto add = [&](const Eigen::Matrix3d& dr, const double* q, int address) {
       const Matrix34 dr_dq = dr * BodyRotation(q);
       for (int k = 0; k < 3; ++k) {
@@ -485,8 +484,7 @@ void PullMeasured(const ResidualTerm& term, const KnotView& knot, const VectorXd
   }
   for (const RotationEntry& rotation : term.rotations) {
     const QuaternionPair pair = Quaternions(rotation, knot, slots);
-    Matrix3RowMajor Da, Db;
-    mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
+    const auto [Da, Db] = SubQuatJacobian(pair.measured, pair.target);
     Eigen::Vector3d slope = Eigen::Vector3d::Zero();
     for (int k = 0; k < 3; ++k) slope[k] = rotation.row[k] >= 0 ? g[rotation.row[k]] : 0;
     const Eigen::Vector3d measured = Da.transpose() * slope, other = Db.transpose() * slope;
@@ -510,8 +508,7 @@ VectorXd PushMeasured(const ResidualTerm& term, const KnotView& knot, const Knot
   }
   for (const RotationEntry& rotation : term.rotations) {
     const QuaternionPair pair = Quaternions(rotation, knot, slots);
-    Matrix3RowMajor Da, Db;
-    mjd_subQuat(pair.measured, pair.target, Da.data(), Db.data());
+    const auto [Da, Db] = SubQuatJacobian(pair.measured, pair.target);
     Eigen::Vector3d way =
         rotation.scalar.input == Input::kSensor
             ? Eigen::Vector3d(Da * (BodyRotation(pair.measured) * d.s.segment<4>(rotation.scalar.value)))

@@ -13,6 +13,7 @@
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
 #include "core/extremes.h"
+#include "core/posture.h"
 #include "optimizer/go_on.h"
 #include "optimizer/task_path.h"
 #include "optimizer/via_cost.h"
@@ -49,7 +50,7 @@ struct Hit {
 std::map<int, Hit> Hits(const mjModel* m, const Problem& problem, ConstVectorRef x, mjData* d) {
   SetContext(m, d, problem.context);
   SetState(m, d, x);
-  mj_fwdPosition(m, d);
+  UpdatePosture(m, d, PostureStage::kWhole);
   std::map<int, Hit> hits;
   for (int i = 0; i < d->ncon; ++i) {
     const mjContact& contact = d->contact[i];
@@ -125,13 +126,13 @@ std::vector<Side> FindSides(const Problem& problem, const Block& block, const Tr
   const mjModel* m = problem.model;
   const auto [t, geom] = block.knots[block.knots.size() / 2];
   const auto place = [&](int knot) -> Vec3 {
-    PutThere(m, motion.X.col(knot), d);
+    SetPosture(m, d, motion.X.col(knot));
     return Middle(m, d, geom);
   };
   const Vec3 along = place(block.knots.back().first + 1) - place(block.knots.front().first - 1);
-  PutThere(m, motion.X.col(t), d);
+  SetPosture(m, d, motion.X.col(t));
   JacobianRows J(3, m->nv);
-  mj_jacGeom(m, d, J.data(), nullptr, geom);
+  GeomJacobian(m, d, geom, &J);
   std::vector<Side> sides;
   for (int i = 0; i < 6; ++i) {
     const mjtNum* R = d->geom_xmat + 9 * block.obstacle;
@@ -152,7 +153,7 @@ Vias ViasOf(const Problem& problem, const Block& block, const Trajectory& motion
   double sum = 0;
   Vias vias;
   for (const auto& [t, geom] : block.knots) {
-    PutThere(m, motion.X.col(t), d);
+    SetPosture(m, d, motion.X.col(t));
     const double way = WayOut(m, d, geom, block.obstacle, e);
     sum += 0.5 * way * way;
     vias.emplace(t, Via{geom, Vec3Map(d->geom_xpos + 3 * geom) + way * e, 0});
@@ -210,7 +211,7 @@ std::vector<MatrixXd> FindPaths(const Problem& problem, const std::vector<Block>
   int end = static_cast<int>(motion.N());
   while (end > 0 && std::ranges::any_of(Hits(m, problem, motion.X.col(end), d), is_in)) --end;
   if (end == 0) return {};
-  PutThere(m, motion.X.col(0), d);
+  SetPosture(m, d, motion.X.col(0));
   moving.beside = BoxOf(m, d);
   const Start start{motion.X.col(0), {}, problem.context};
   std::vector<MatrixXd> paths = PlanPaths(m, start, motion.X.col(end).head(m->nq), NaturalSizes(m), moving);
@@ -285,10 +286,10 @@ Vias ViasAlong(const Problem& problem, const Pace& pace, const std::set<int>& ge
   double sum = 0;
   Vias vias;
   for (int t = 1; t < motion.N(); ++t) {
-    PutThere(problem.model, motion.X.col(t), d);
+    SetPosture(problem.model, d, motion.X.col(t));
     std::map<int, Vec3> places;
     for (const int geom : geoms) places[geom] = Vec3Map(d->geom_xpos + 3 * geom);
-    PutThere(problem.model, pace.At(t), d);
+    SetPosture(problem.model, d, pace.At(t));
     for (const int geom : geoms) {
       const Vec3 place = Vec3Map(d->geom_xpos + 3 * geom);
       sum += 0.5 * (place - places[geom]).squaredNorm();
@@ -512,7 +513,7 @@ bool Crashes(const Problem& problem, const Trajectory& motion) {
   SetContext(m, d, problem.context);
   for (int t = 0; t <= motion.N(); ++t) {
     SetState(m, d, motion.X.col(t));
-    mj_fwdPosition(m, d);
+    UpdatePosture(m, d, PostureStage::kWhole);
     if (t == 0 && d->ncon > 0) return false;
     for (int i = 0; i < d->ncon; ++i) {
       const mjContact& contact = d->contact[i];

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "core/mass.h"
+
 namespace costate {
 namespace {
 
@@ -76,17 +78,14 @@ void MpcControl::Damp(const MpcMeasurement& measured) {
     linearizer_ = std::make_unique<Linearizer>(m, options);
   }
   if (!measured.x.allFinite()) return;  // hold
-  SetContext(m, data_.get(), task_.context);
-  SetMovingContext(m, data_.get(), measured.moving);
-  mju_addTo(data_->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
+  SetMeasured(task_, measured, data_.get());
   linearizer_->SetContext(GetContext(m, data_.get()));
   linearizer_->Linearize(measured.x, u_, &derivative_);
   VectorXd next(dims.nx), none;
   const StepStatus status = Step(m, data_.get(), measured.x, u_, task_.substeps, next, none);
   if (status != StepStatus::kOk || derivative_.status != StepStatus::kOk) return;  // hold
 
-  MatrixXd M(dims.nv, dims.nv);
-  mj_fullM(m, data_.get(), M.data());
+  const MatrixXd M = MassMatrix(m, data_.get());
   const auto Bv = derivative_.B.middleRows(dims.nv, dims.nv);
   MatrixXd H = Bv.transpose() * M * Bv;
   const VectorXd g = Bv.transpose() * (M * next.segment(dims.nq, dims.nv));

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "core/engine_guard.h"
+#include "core/mass.h"
+#include "core/posture.h"
 
 namespace costate {
 
@@ -15,22 +17,20 @@ MpcDisturbance::MpcDisturbance(const Task& task)
   share_ = 1 - std::exp(-control_time_ / task.mpc.estimate);
   data_ = MakeData(task.model.get());
   const Dims dims(task.model.get());
-  error_ = change_ = force_ = VectorXd::Zero(dims.nv);
+  error_ = force_ = VectorXd::Zero(dims.nv);
   next_.setZero(dims.nx);
 }
 
 // next_, from the last measurement under the last control and the estimate so far
 bool MpcDisturbance::Predict() {
   const mjModel* model = task_.model.get();
-  SetContext(model, data_.get(), task_.context);
-  SetMovingContext(model, data_.get(), last_.moving);
-  mju_addTo(data_->qfrc_applied, force_.data(), static_cast<int>(force_.size()));
+  SetMeasured(task_, last_, data_.get());
   return Step(model, data_.get(), last_.x, u_, task_.substeps, next_, none_) == StepStatus::kOk;
 }
 
 int MpcDisturbance::Contacts(ConstVectorRef x) {
   SetState(task_.model.get(), data_.get(), x);
-  mj_fwdPosition(task_.model.get(), data_.get());
+  UpdatePosture(task_.model.get(), data_.get(), PostureStage::kWhole);
   return data_->ncon;
 }
 
@@ -42,8 +42,7 @@ void MpcDisturbance::Measured(MpcMeasurement* measured) {
   // an impact that comes early or late is no force; M is that of the measured state
   if (predicted >= 0 && Contacts(measured->x) == predicted) {
     error_ = measured->x.segment(model->nq, model->nv) - next_.segment(model->nq, model->nv);
-    mj_mulM(model, data_.get(), change_.data(), error_.data());
-    force_ += share_ / control_time_ * change_;
+    force_ += share_ / control_time_ * MassProduct(model, data_.get(), error_);
   }
   measured->force = force_;
   last_ = *measured;

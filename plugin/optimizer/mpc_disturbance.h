@@ -29,7 +29,7 @@ class MpcDisturbance {
   double control_time_, share_;
   DataPtr data_;
   MpcMeasurement last_;
-  VectorXd u_, force_, next_, error_, change_, none_;
+  VectorXd u_, force_, next_, error_, none_;
 };
 
 }  // namespace costate

@@ -35,6 +35,12 @@ bool EndsThere(const Problem& problem, const Trajectory& motion, double knot_tim
 
 }  // namespace
 
+void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data) {
+  SetContext(task.model.get(), data, task.context);
+  SetMovingContext(task.model.get(), data, measured.moving);
+  mju_addTo(data->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
+}
+
 MpcPlanner::MpcPlanner(const Task& task)
     : task_(task),
       model_(CopyModel(task.model.get())),
@@ -189,9 +195,7 @@ void MpcPlanner::Extend(const MpcPlan& last, double begin) {
 // x_ and context_ at `begin`, under the controls that act until then: eq. (M3)
 bool MpcPlanner::Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book) {
   const mjModel* model = task_.model.get();
-  SetContext(model, data_.get(), task_.context);
-  SetMovingContext(model, data_.get(), measured.moving);
-  mju_addTo(data_->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
+  SetMeasured(task_, measured, data_.get());
   x_ = measured.x;
   const int steps = task_.mpc.compensate ? static_cast<int>(std::lround((begin - measured.time) / control_time_)) : 0;
   for (int i = 0; i < steps; ++i) {

@@ -48,6 +48,9 @@ struct MpcMeasurement {
   VectorXd force{};    ///< nv, estimated: what acts beside all that the model knows of; empty: nothing
 };
 
+/// The context in which the measured x is stepped: the task's, what had moved of it by then, and the force.
+void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data);
+
 class MpcPlanner {
  public:
   explicit MpcPlanner(const Task& task);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/state_layout.h"
 #include "optimizer/task_write.h"
 #include "optimizer/task_xml.h"
 
@@ -18,18 +19,6 @@ const mjModel* PlantModel(const Task& task, const MpcSimulation& simulation) {
 }
 
 double ControlTime(const Task& task) { return task.substeps * task.model->opt.timestep; }
-
-// the task's context, but for what has another size in the plant
-void SetContextOf(const Task& task, const mjModel* plant, mjData* data) {
-  int at = 0;
-  for (int i = 0; i < mjNSTATE; ++i) {
-    const int bit = kContextSignature & (1 << i);
-    if (!bit) continue;
-    const int size = mj_stateSize(task.model.get(), bit);
-    if (mj_stateSize(plant, bit) == size) mj_setState(plant, data, task.context.data() + at, bit);
-    at += size;
-  }
-}
 
 }  // namespace
 
@@ -60,7 +49,7 @@ void CheckPlant(const Task& task, const MpcSimulation& simulation) {
   same_names("states", StateNames);
   same_names("controls", ControlNames);
   same_names("sensors", SensorNames);
-  const int planned = mj_stateSize(model, kMovingSignature), its = mj_stateSize(plant, kMovingSignature);
+  const int planned = MovingContextSize(model), its = MovingContextSize(plant);
   if (its != planned)
     refuse(fmt::format("{} numbers that a step hands on beside the state (delays, plugins, plasticity)", its),
            fmt::format("{}", planned));
@@ -82,8 +71,8 @@ MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)
   motion_.U.resize(dims.nu, steps);
   motion_.S.resize(dims.ns, steps + 1);
   motion_.time.resize(steps + 1);
-  motion_.context.resize(mj_stateSize(model_, kMovingSignature), steps + 1);
-  SetContextOf(task, model_, data_.get());
+  motion_.context.resize(MovingContextSize(model_), steps + 1);
+  SetFittingContext(task.model.get(), task.context, model_, data_.get());
   context_ = GetContext(model_, data_.get());
   if (!simulation.pushes.empty())
     xfrc_ = Eigen::Map<const VectorXd>(data_->xfrc_applied, 6 * model_->nbody).replicate(1, steps);
@@ -92,7 +81,7 @@ MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)
 }
 
 void MpcPlant::Keep() {
-  mj_getState(model_, data_.get(), motion_.context.col(t_).data(), kMovingSignature);
+  motion_.context.col(t_) = GetMovingContext(model_, data_.get());
   motion_.time[t_] = data_->time;
 }
 

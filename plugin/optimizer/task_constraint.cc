@@ -254,7 +254,7 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
   const std::vector<std::string> units = SensorUnits(model);
   for (std::size_t i = 0; i < draft.names.size(); ++i) {
     if (own) {
-      const int id = mj_name2id(model, mjOBJ_TENDON, draft.names[i].c_str());
+      const int id = FindNamed(model, mjOBJ_TENDON, "tendon", draft.names[i]);
       if (!model->tendon_limited[id]) {
         if (all) continue;
         draft.element.Fail(
@@ -262,7 +262,7 @@ Bounded BoundSensors(const ConstraintDraft& draft, const mjModel* model, double 
       }
       ranges.Add(model->tendon_range + 2 * id, model->tendon_margin[id]);
     }
-    const int address = model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.sensors[i].c_str())];
+    const int address = SensorAddress(model, draft.sensors[i]);
     chosen.push_back(
         {{Input::kSensor, address, 0}, -1, draft.sensors[i], units[static_cast<std::size_t>(address)], {}});
   }
@@ -391,9 +391,8 @@ void MakePower(const ConstraintDraft& draft, Task* task) {
   std::vector<int> force, velocity;
   for (std::size_t i = 0; i < draft.names.size(); ++i) {
     info.components.push_back(fmt::format("power[{}]", draft.names[i]));
-    force.push_back(static_cast<int>(model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.sensors[i].c_str())]));
-    velocity.push_back(
-        static_cast<int>(model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.velocities[i].c_str())]));
+    force.push_back(SensorAddress(model, draft.sensors[i]));
+    velocity.push_back(SensorAddress(model, draft.velocities[i]));
   }
   ReadBounds(draft.element, static_cast<int>(force.size()), &info);
   ReadWindow(draft.element, *task, false, {.by_control = true}, &info);

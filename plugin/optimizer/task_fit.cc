@@ -6,8 +6,10 @@
 #include <cmath>
 #include <map>
 
+#include "core/element.h"
 #include "core/joint.h"
 #include "core/number.h"
+#include "core/posture.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_write.h"
@@ -113,10 +115,10 @@ class MotionFile {
     const std::vector<std::string> names = SensorNames(m_);
     std::vector<std::pair<std::string, double>> sensors;
     for (int i = 0; i < m_->nsensor; ++i) {
-      const char* name = mj_id2name(m_, mjOBJ_SENSOR, i);
+      const std::string name = GivenName(m_, mjOBJ_SENSOR, i);
       const auto begin = names.begin() + m_->sensor_adr[i];
       const std::vector<int> columns = Exact({begin, begin + m_->sensor_dim[i]});
-      if (!name || !*name || std::find(columns.begin(), columns.end(), -1) != columns.end()) continue;
+      if (name.empty() || std::find(columns.begin(), columns.end(), -1) != columns.end()) continue;
       double spread = 0;
       for (int column : columns) spread = std::max(spread, Spread(column));
       sensors.push_back({name, m_->sensor_datatype[i] == mjDATATYPE_QUATERNION ? 2 * spread : spread});
@@ -170,9 +172,8 @@ class MotionFile {
   // how a task file names a joint: "joint 0" of several entries without a name, an index where its name is none there;
   // "" where neither does
   std::string Word(int joint, bool velocity) const {
-    const char* name = mj_id2name(m_, mjOBJ_JOINT, joint);
     double number;
-    const std::string text = name ? name : "";
+    const std::string text = GivenName(m_, mjOBJ_JOINT, joint);
     const bool usable =
         !text.empty() && text.find_first_of(" \t") == std::string::npos && text != "all" && !ParseNumber(text, &number);
     const bool scalar = IsScalarJoint(m_->jnt_type[joint]);
@@ -199,11 +200,10 @@ class MotionFile {
         if (column >= 0) q[i] = table_.values(row, column);
       }
       if (!q.allFinite() || !std::isfinite(time_[row])) continue;
-      mj_normalizeQuat(m_, q.data());
+      NormalizeQuaternions(m_, q);
       if (moved.empty()) first = q;
       time.push_back(time_[row]);
-      moved.push_back(VectorXd(m_->nv));
-      mj_differentiatePos(m_, moved.back().data(), 1, first.data(), q.data());
+      moved.push_back(PostureDifference(m_, q, first));
     }
     double mean = 0, squares = 0;
     for (double t : time) mean += t / static_cast<double>(time.size());

@@ -11,6 +11,7 @@
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "core/joint.h"
+#include "core/posture.h"
 #include "derivative/spatial.h"
 #include "optimizer/added_cost.h"
 #include "optimizer/control_noise.h"
@@ -95,13 +96,7 @@ class Space {
     return trees_.empty() || (counts(contact.geom[0]) && counts(contact.geom[1]));
   }
 
-  void Look(ConstVectorRef q) {
-    Eigen::Map<VectorXd>(data_->qpos, m_->nq) = q;
-    mj_kinematics(m_, data_.get());
-    mj_comPos(m_, data_.get());
-    mj_flex(m_, data_.get());
-    mj_collision(m_, data_.get());
-  }
+  void Look(ConstVectorRef q) { SetPosture(m_, data_.get(), q, PostureStage::kContacts); }
 
   ModelPtr model_;
   const mjModel* m_;
@@ -198,7 +193,7 @@ Region RegionBeside(const mjModel* m, const Start& start, const Coordinates& z, 
   if (box.isEmpty()) return region;
   const DataPtr data = MakeData(m);
   if (start.context.size() > 0) SetContext(m, data.get(), start.context);
-  PutThere(m, start.x, data.get());
+  SetPosture(m, data.get(), start.x);
   for (std::size_t k = 0; k < z.dofs().size(); ++k) {
     const int dof = z.dofs()[k], joint = m->dof_jntid[dof], type = m->jnt_type[joint];
     const int axis = dof - m->jnt_dofadr[joint];

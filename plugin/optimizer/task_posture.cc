@@ -11,6 +11,7 @@
 
 #include "core/extremes.h"
 #include "core/joint.h"
+#include "core/posture.h"
 #include "optimizer/added_cost.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/position_servo.h"
@@ -42,10 +43,9 @@ class PostureSearch {
     double size, lower, upper;
   };
   void Residual();
-  using Slopes = Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor>;  // as mj_jac has them
   struct Measured {
     Eigen::Vector3d value;
-    Slopes slope;
+    JacobianRows slope;
   };
   void Append(const PartGoal& goal);
   void AppendJoint(const PartGoal& goal);
@@ -168,9 +168,9 @@ PostureSearch::Measured PostureSearch::Measure(const PartGoal& goal) const {
     mat = data_->geom_xmat + 9 * goal.id;
     body = m_->geom_bodyid[goal.id];
   }
-  Measured now{Eigen::Vector3d(pos), Slopes(3, m_->nv)};
-  Slopes turn(3, m_->nv);
-  mj_jac(m_, data_.get(), now.slope.data(), turn.data(), pos, body);
+  Measured now{Eigen::Vector3d(pos), {}};
+  JacobianRows turn;
+  PointJacobian(m_, data_.get(), pos, body, &now.slope, &turn);
   if (goal.quantity == "pos") return now;
   const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> R(mat);
   if (goal.quantity == "quat") {
@@ -226,7 +226,7 @@ bool PostureSearch::Step(VectorXd* q) const {
 
 bool PostureSearch::Solve(VectorXd* q) {
   for (int step = 0; step < kMostSteps; ++step) {
-    PutThere(m_, *q, data_.get());
+    SetPosture(m_, data_.get(), *q);
     Residual();
     if (!known_ || !r_.allFinite()) return false;
     if (r_.norm() < nearest_) {
@@ -323,7 +323,7 @@ VectorXd PostureSearch::Run() {
 }
 
 double PostureSearch::Miss() {
-  PutThere(m_, state_.head(m_->nq), data_.get());
+  SetPosture(m_, data_.get(), state_.head(m_->nq));
   Residual();
   return known_ && r_.allFinite() ? r_.cwiseAbs().maxCoeff() : kInf;
 }
@@ -350,7 +350,7 @@ std::vector<double> PostureSearch::Nearest() {
     reached = Solve(&q);
   }
   if (nearest_q_.size() == 0) return {};
-  PutThere(m_, nearest_q_, data_.get());
+  SetPosture(m_, data_.get(), nearest_q_);
   std::vector<double> misses;
   for (const PartGoal& goal : goals_) {
     r_.resize(0);
@@ -408,8 +408,7 @@ int PartGoal::Body(const mjModel* model) const {
 
 int PartGoal::LastDof(const mjModel* model) const {
   if (type == mjOBJ_JOINT) return model->jnt_dofadr[id];
-  const int weld = model->body_weldid[Body(model)];
-  return model->body_dofnum[weld] > 0 ? model->body_dofadr[weld] + model->body_dofnum[weld] - 1 : -1;
+  return costate::LastDof(model, Body(model));
 }
 
 std::string PartGoal::CostName() const {

@@ -118,18 +118,18 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
   goal.quantity = goal.type == mjOBJ_JOINT ? "" : "pos";
 
   // a quantity behind the name, which may have colons itself
-  goal.id = mj_name2id(model, goal.type, goal.name.c_str());
+  goal.id = NamedId(model, goal.type, goal.name);
   const std::size_t last = goal.name.rfind(':');
   if (goal.id < 0 && last != std::string::npos && goal.type != mjOBJ_JOINT) {
     goal.quantity = goal.name.substr(last + 1);
     goal.name.resize(last);
-    goal.id = mj_name2id(model, goal.type, goal.name.c_str());
+    goal.id = NamedId(model, goal.type, goal.name);
     if (std::find(kGoalQuantities.begin(), kGoalQuantities.end(), goal.quantity) == kGoalQuantities.end())
       FailGoal(text,
                fmt::format("there is no quantity '{}'{}", goal.quantity, Suggestion(goal.quantity, kGoalQuantities)));
   }
   if (goal.id < 0) {
-    const std::vector<std::string> names = NamesOf(model, goal.type);
+    const std::vector<std::string> names = GivenNames(model, goal.type);
     FailGoal(text,
              fmt::format("model '{}' has no {} '{}'{}", ModelName(model), word, goal.name,
                          names.empty() ? fmt::format(" (no {} has a name)", word) : Suggestion(goal.name, names)));
@@ -168,8 +168,7 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
 bool IsKey(const mjModel* model, const std::string& goal) {
   if (goal.find('=') != std::string::npos) return false;
   const std::size_t colon = goal.find(':');
-  return colon == std::string::npos || !GoalType(goal.substr(0, colon)) ||
-         mj_name2id(model, mjOBJ_KEY, goal.c_str()) >= 0;
+  return colon == std::string::npos || !GoalType(goal.substr(0, colon)) || NamedId(model, mjOBJ_KEY, goal) >= 0;
 }
 
 // a keyframe has all joints already: another place for one of them would pull against it
@@ -231,10 +230,7 @@ void SetPostures(const char* attribute, const Waypoints& way, pugi::xml_node gue
 
 // goals of parts that a mocap body carries where no actuator moves them
 void WarnOfMocap(const mjModel* model, const std::vector<PartGoal>& parts, std::vector<std::string>* warnings) {
-  const DataPtr data = MakeData(model);
-  mj_kinematics(model, data.get());
-  mj_comPos(model, data.get());
-  const std::vector<char> driven = DrivenDofs(model, data.get());
+  const std::vector<char> driven = DrivenDofs(model);
   for (const PartGoal& part : parts) {
     int dof = part.LastDof(model);
     const int tree = model->dof_treeid[dof];
@@ -351,7 +347,7 @@ bool AddWayToPosture(const Task& task, const Start& start, const std::vector<Par
 // a keyframe among others in a list: by its number where its name would end there
 std::string InList(const mjModel* model, const std::string& key) {
   if (key.find_first_of(" \t@") == std::string::npos) return key;
-  return fmt::format("{}", mj_name2id(model, mjOBJ_KEY, key.c_str()));
+  return fmt::format("{}", ElementId(model, mjOBJ_KEY, key));
 }
 
 // all joints about where a keyframe has them

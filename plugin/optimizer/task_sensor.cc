@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/did_you_mean.h"
-#include "core/engine_guard.h"
+#include "core/joint.h"
 
 namespace costate {
 namespace {
@@ -193,31 +193,11 @@ ElementTarget ParseElementTarget(const std::string& text) {
 
 SensorAdder::SensorAdder(mjSpec* spec, std::string model_file) : spec_(spec), model_file_(std::move(model_file)) {
   if (!spec_) return;
-  NameElements(mjOBJ_ACTUATOR);
-  NameElements(mjOBJ_TENDON);
+  NameElements(spec_, mjOBJ_ACTUATOR);
+  NameElements(spec_, mjOBJ_TENDON);
 }
 
-void SensorAdder::NameElements(mjtObj type) {
-  std::vector<std::string> taken = Names(type);
-  int i = 0;
-  for (mjsElement* e = mjs_firstElement(spec_, type); e; e = mjs_nextElement(spec_, e), ++i) {
-    if (*mjs_getString(mjs_getName(e)) != '\0') continue;
-    std::string name = fmt::format("{} {}", mju_type2Str(type), i);
-    for (int k = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++k)
-      name = fmt::format("{} {} ({})", mju_type2Str(type), i, k);
-    mjs_setName(e, name.c_str());
-    taken.push_back(name);
-  }
-}
-
-std::vector<std::string> SensorAdder::Names(int type) const {
-  std::vector<std::string> names;
-  for (mjsElement* e = mjs_firstElement(spec_, static_cast<mjtObj>(type)); e; e = mjs_nextElement(spec_, e)) {
-    const std::string name = mjs_getString(mjs_getName(e));
-    if (!name.empty()) names.push_back(name);
-  }
-  return names;
-}
+std::vector<std::string> SensorAdder::Names(int type) const { return SpecNames(spec_, type); }
 
 std::vector<std::string> SensorAdder::NamedElements(const XmlElement& element, const char* attribute, int type) const {
   const std::string text = *element.Text(attribute);
@@ -261,17 +241,11 @@ std::string SensorAdder::Add(const XmlElement& element, const SensorDraft& draft
     name = fmt::format("{} ({})", label, i);
   }
 
-  mjsSensor* sensor = mjs_addSensor(spec_);
-  if (!sensor || mjs_setName(sensor->element, name.c_str()) != 0) {
-    element.Fail("the sensor '" + name + "' could not be added: " + mjs_getError(spec_), ErrorCode::kEngine);
+  try {
+    AddSensor(spec_, draft, name);
+  } catch (const Error& error) {
+    element.Fail(error.what(), error.code());
   }
-  sensor->type = static_cast<mjtSensor>(draft.type);
-  sensor->objtype = static_cast<mjtObj>(draft.objtype);
-  sensor->reftype = static_cast<mjtObj>(draft.reftype);
-  if (!draft.objname.empty()) mjs_setString(sensor->objname, draft.objname.c_str());
-  if (!draft.refname.empty()) mjs_setString(sensor->refname, draft.refname.c_str());
-  std::copy(draft.intprm.begin(), draft.intprm.end(), sensor->intprm);
-  sensor->cutoff = draft.cutoff;
   drafts_.push_back(draft);
   names_.push_back(name);
   return name;
@@ -294,11 +268,10 @@ std::vector<std::string> SensorAdder::AddQuantities(const XmlElement& element) {
 
 std::vector<std::string> SensorAdder::ScalarJoints(const XmlElement& element) const {
   std::vector<std::string> names;
-  for (mjsElement* e = mjs_firstElement(spec_, mjOBJ_JOINT); e; e = mjs_nextElement(spec_, e)) {
-    const int type = mjs_asJoint(e)->type;
-    if (type == mjJNT_FREE || type == mjJNT_BALL) continue;
-    names.push_back(mjs_getString(mjs_getName(e)));
-    if (names.back().empty())
+  for (const SpecJoint& joint : SpecJoints(spec_)) {
+    if (!IsScalarJoint(joint.type)) continue;
+    names.push_back(joint.name);
+    if (joint.name.empty())
       element.Fail(
           "joint=\"all\": a joint has no name, by which sensors would find it; qpos and qvel take all of them");
   }
@@ -316,7 +289,6 @@ std::string SensorAdder::AddQuantity(const XmlElement& element, const std::strin
                     model_file_, attribute, name),
         ErrorCode::kUnsupported);
   }
-  EngineGuard guard;
   CheckElement(element, kind.lookup, kind.lookup == mjOBJ_BODY ? "body" : attribute, name);
   const std::optional<std::string> word = instead.empty() ? element.Text("quantity") : instead;
   if (!word) {
@@ -329,10 +301,8 @@ std::string SensorAdder::AddQuantity(const XmlElement& element, const std::strin
   draft.type = quantity.type;
   draft.objtype = quantity.objtype < 0 ? kind.objtype : quantity.objtype;
   draft.objname = name;
-  if (kind.lookup == mjOBJ_JOINT) {
-    const mjsJoint* joint = mjs_asJoint(mjs_findElement(spec_, mjOBJ_JOINT, name.c_str()));
-    draft.type = JointSensor(element, joint->type, name, *word, quantity.type);
-  }
+  if (kind.lookup == mjOBJ_JOINT)
+    draft.type = JointSensor(element, SpecJointType(spec_, name), name, *word, quantity.type);
   std::string label = fmt::format("{}:{}.{}", attribute, name, quantity.word);
   label += SetFrame(element, *word, &draft);
   label += SetPair(element, *word, &draft);
@@ -397,12 +367,11 @@ std::string SensorAdder::AddTarget(const XmlElement& element, const std::string&
                              text, model_file_),
                  ErrorCode::kUnsupported);
   }
-  EngineGuard guard;
-  const mjsSensor* first = mjs_asSensor(mjs_findElement(spec_, mjOBJ_SENSOR, sensor.c_str()));
+  const SensorDraft first = SpecSensor(spec_, sensor);
 
   // the same quantity of the other element; a subtree's centre of mass is compared with a position
   SensorDraft draft;
-  draft.type = first->type == mjSENS_SUBTREECOM ? mjSENS_FRAMEPOS : first->type;
+  draft.type = first.type == mjSENS_SUBTREECOM ? mjSENS_FRAMEPOS : first.type;
   if (!IsFrameSensor(draft.type)) {
     element.Fail(
         fmt::format("target '{}' needs a measured position, orientation, axis, velocity or acceleration of a frame; "
@@ -411,13 +380,13 @@ std::string SensorAdder::AddTarget(const XmlElement& element, const std::string&
   }
   const ElementKind& kind = Kind(target.kind == "mocap" ? "body" : target.kind);
   CheckElement(element, kind.lookup, target.kind == "mocap" ? "body" : target.kind, target.name);
-  if (target.kind == "mocap" && !mjs_asBody(mjs_findElement(spec_, mjOBJ_BODY, target.name.c_str()))->mocap) {
+  if (target.kind == "mocap" && !IsMocapBody(spec_, target.name)) {
     element.Fail(fmt::format("body '{}' is not a mocap body; write body:{}", target.name, target.name));
   }
   draft.objtype = kind.objtype;
   draft.objname = target.name;
-  draft.reftype = first->reftype;
-  draft.refname = first->refname ? mjs_getString(first->refname) : "";
+  draft.reftype = first.reftype;
+  draft.refname = first.refname;
   const std::size_t dot = sensor.rfind('.');
   const std::string word = dot == std::string::npos || draft.type == mjSENS_FRAMEPOS ? "pos" : sensor.substr(dot + 1);
   return Add(element, draft, fmt::format("{}:{}.{}", kind.attribute, target.name, word));

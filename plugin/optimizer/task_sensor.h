@@ -4,27 +4,15 @@
 
 #include <costate/model.h>
 
-#include <array>
 #include <string>
 #include <vector>
 
+#include "core/spec_sensors.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
 
 struct Task;
-
-/// A sensor to be: what mjsSensor needs to know.
-struct SensorDraft {
-  int type = -1;  // mjtSensor
-  int objtype = mjOBJ_UNKNOWN;
-  std::string objname;
-  int reftype = mjOBJ_UNKNOWN;
-  std::string refname;
-  std::array<int, mjNSENS> intprm{};
-  double cutoff = 0;
-  bool operator==(const SensorDraft&) const = default;
-};
 
 /// Adds sensors to a spec, each once, behind the user's own.
 class SensorAdder {
@@ -69,7 +57,6 @@ class SensorAdder {
   int added() const { return static_cast<int>(drafts_.size()); }
 
  private:
-  void NameElements(mjtObj type);
   std::vector<std::string> ScalarJoints(const XmlElement& element) const;  // names of hinges and slides
   // reftype and refname, geom2 and body2; each returns what to append to the sensor's name
   std::string SetFrame(const XmlElement& element, const std::string& word, SensorDraft* draft) const;

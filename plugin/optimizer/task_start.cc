@@ -8,6 +8,7 @@
 #include "core/extremes.h"
 #include "core/joint.h"
 #include "core/number.h"
+#include "core/posture.h"
 #include "optimizer/control_limits.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_follow.h"
@@ -151,7 +152,7 @@ Postures ReadPostures(const XmlElement& element, const Start& start, const Task&
   }
   for (Eigen::Index i = 0; i < n; ++i) {
     CheckQuaternions(element, model, postures.X.col(i));
-    mj_normalizeQuat(model, postures.X.col(i).data());
+    NormalizeQuaternions(model, postures.X.col(i));
     if (!(postures.at[i] > 0)) element.Fail(fmt::format("at is {:g} s, expected a time above 0", postures.at[i]));
     if (i > 0 && !(postures.at[i] > postures.at[i - 1]))
       element.Fail(
@@ -326,7 +327,7 @@ Start ReadStart(const XmlElement* element, const std::string& folder, const mjMo
   SetPart(*element, "qvel", dims.nq, dims.nv, model, &start.x);
   SetPart(*element, "act", dims.nq + dims.nv, dims.na, model, &start.x);
   CheckQuaternions(*element, model, start.x);
-  mj_normalizeQuat(model, start.x.data());
+  NormalizeQuaternions(model, start.x);
   return start;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/number.h"
+#include "core/posture.h"
 #include "optimizer/task_csv.h"
 #include "optimizer/task_target.h"
 #include "optimizer/task_term.h"
@@ -84,7 +85,7 @@ MatrixXd ReadStates(const XmlElement* element, const std::string& folder, const 
   }
   try {
     TimeSeries series = ReadTimeSeries(Resolve(folder, text.substr(5)), StateNames(model), false);
-    for (Eigen::Index i = 0; i < series.values.cols(); ++i) mj_normalizeQuat(model, series.values.col(i).data());
+    for (Eigen::Index i = 0; i < series.values.cols(); ++i) NormalizeQuaternions(model, series.values.col(i));
     const auto between = [model](ConstVectorRef before, ConstVectorRef after, double share) {
       return Between(model, before, after, share);
     };

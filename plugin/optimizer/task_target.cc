@@ -7,10 +7,12 @@
 #include <cmath>
 
 #include "core/actuator_range.h"
+#include "core/element.h"
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "core/joint.h"
 #include "core/number.h"
+#include "core/posture.h"
 #include "optimizer/task_csv.h"
 
 namespace costate {
@@ -37,8 +39,8 @@ void Normalize(const XmlElement& element, ResidualTerm* term) {
 
 // r = value - value of the same quantity elsewhere
 void ReadMeasuredTarget(const CostDraft& draft, const mjModel* model, ResidualTerm* term) {
-  const int first = model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.pieces[0].sensor.c_str())];
-  const int second = model->sensor_adr[mj_name2id(model, mjOBJ_SENSOR, draft.target_sensor.c_str())];
+  const int first = SensorAddress(model, draft.pieces[0].sensor);
+  const int second = SensorAddress(model, draft.target_sensor);
   const std::vector<LinearEntry> measured = term->linear;
   for (const LinearEntry& entry : measured) {
     term->linear.push_back({{Input::kSensor, entry.scalar.value - first + second, 0}, entry.row, -1});
@@ -235,7 +237,7 @@ KeyKnot KnotAtKey(const mjModel* model, const std::string& key) {
   knot.x = GetState(model, data.get());
   knot.u = Eigen::Map<const VectorXd>(data->ctrl, model->nu);
   knot.context = GetContext(model, data.get());
-  mj_normalizeQuat(model, knot.x.data());
+  NormalizeQuaternions(model, knot.x);
   knot.s.resize(model->nsensordata);
   const StepStatus status = Forward(model, data.get(), knot.x, knot.u, knot.s);
   if (status != StepStatus::kOk) {

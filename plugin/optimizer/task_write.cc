@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "core/element.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -49,7 +50,7 @@ std::string WhatThereIs(const mjModel* model) {
   constexpr std::size_t kMost = 20;
   std::string text;
   for (mjtObj type : {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM}) {
-    std::vector<std::string> names = NamesOf(model, type);
+    std::vector<std::string> names = GivenNames(model, type);
     if (names.empty()) continue;
     if (names.size() > kMost) {
       const std::size_t more = names.size() - kMost;
@@ -59,19 +60,6 @@ std::string WhatThereIs(const mjModel* model) {
     text += fmt::format("     {:<8}{}\n", std::string(mju_type2Str(type)) + ":", JoinWords(names, ""));
   }
   return text;
-}
-
-std::vector<std::string> NamesOf(const mjModel* model, mjtObj type) {
-  const int count = static_cast<int>(type == mjOBJ_JOINT  ? model->njnt
-                                     : type == mjOBJ_BODY ? model->nbody
-                                     : type == mjOBJ_SITE ? model->nsite
-                                                          : model->ngeom);
-  std::vector<std::string> names;
-  for (int i = type == mjOBJ_BODY ? 1 : 0; i < count; ++i) {
-    const char* name = mj_id2name(model, type, i);
-    if (name && *name) names.push_back(name);
-  }
-  return names;
 }
 
 std::string TaskText(const pugi::xml_document& document) {

@@ -31,9 +31,6 @@ pugi::xml_node AddTaskRoot(const mjModel* model, const std::string& name, const 
 /// "     joint:  hip, knee": joints, bodies, sites and geoms that have a name, a kind a line.
 std::string WhatThereIs(const mjModel* model);
 
-/// Names of all elements of a kind that have one; of bodies without the world.
-std::vector<std::string> NamesOf(const mjModel* model, mjtObj type);
-
 std::string TaskText(const pugi::xml_document& document);
 
 /// A text of ours, in no file: its messages say that its lines are those of the task written for this robot.

@@ -8,6 +8,7 @@
 #include "core/collision_filter.h"
 #include "core/driven.h"
 #include "core/engine_guard.h"
+#include "core/posture.h"
 #include "optimizer/go_on.h"
 #include "optimizer/norm.h"
 #include "optimizer/untouched.h"
@@ -66,7 +67,7 @@ Touch FindTouch(const mjModel* m, mjData* d, int tree, const std::vector<char>& 
       if (TreeOf(m, other) != tree || m->geom_type[other] == mjGEOM_SDF) continue;  // which have no distance
       if (!MayTouch(m, g, other) && FindPair(m, g, other) < 0) continue;
       may[body] = 1;
-      const double distance = mj_geomDistance(m, d, g, other, kFar, nullptr);
+      const double distance = GeomDistance(m, d, g, other, kFar);
       if (distance < nearest[body].distance) nearest[body] = {distance, g, other};
     }
   }
@@ -102,7 +103,7 @@ TouchCost::TouchCost(const Problem& problem, const Touch& touch, const TouchWeig
     const DataPool::Lease lease(&pool_);
     const EngineGuard guard(lease.get());
     for (int t = 0; t < N; ++t) {
-      PutThere(problem.model, motion.X.col(t), lease.get());
+      SetPosture(problem.model, lease.get(), motion.X.col(t));
       reach = std::max(reach, 0.5 * Reach(lease.get()).squaredNorm());
       double all = 0;
       for (const int geom : touch_.hand)
@@ -124,7 +125,7 @@ Vec3 TouchCost::Reach(const mjData* d) const {
 TouchCost::Distance TouchCost::Measure(mjData* d, int geom) const {
   mjtNum between[6] = {0};
   Distance found;
-  found.value = mj_geomDistance(problem_.model, d, geom, touch_.object, kFar, between);
+  found.value = GeomDistance(problem_.model, d, geom, touch_.object, kFar, between);
   if (found.value >= kFar || !std::isfinite(found.value)) return {.value = kFar};
   found.point[0] = Vec3Map(between);
   found.point[1] = Vec3Map(between + 3);
@@ -139,7 +140,7 @@ double TouchCost::Value(const KnotView& knot) const {
   if (knot.t == knot.N) return l;
   const DataPool::Lease lease(&pool_);
   const EngineGuard guard(lease.get());
-  PutThere(problem_.model, knot.x, lease.get());
+  SetPosture(problem_.model, lease.get(), knot.x);
   l += knot.dt * 0.5 * reach_ * Reach(lease.get()).squaredNorm();
   if (squeeze_ == 0) return l;
   for (const int geom : touch_.hand)
@@ -155,21 +156,21 @@ void TouchCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
   const DataPool::Lease lease(&pool_);
   mjData* d = lease.get();
   const EngineGuard guard(d);
-  PutThere(m, knot.x, d);
+  SetPosture(m, d, knot.x);
   JacobianRows J = JacobianRows::Zero(3, nv), part(3, nv);
   for (const int geom : touch_.hand) {
-    mj_jacGeom(m, d, part.data(), nullptr, geom);
+    GeomJacobian(m, d, geom, &part);
     J += part / static_cast<double>(touch_.hand.size());
   }
-  mj_jacGeom(m, d, part.data(), nullptr, touch_.object);
+  GeomJacobian(m, d, touch_.object, &part);
   J -= part;
   AddSquare(knot.dt * reach_, Reach(d), J, out);
   if (squeeze_ == 0) return;
   for (const int geom : touch_.hand) {
     const Distance distance = Measure(d, geom);
     const NormValue pull = Evaluate(PullNorm(size_), distance.value + kPress * size_);
-    mj_jac(m, d, J.data(), nullptr, distance.point[1].data(), body);
-    mj_jac(m, d, part.data(), nullptr, distance.point[0].data(), m->geom_bodyid[geom]);
+    PointJacobian(m, d, distance.point[1].data(), body, &J);
+    PointJacobian(m, d, distance.point[0].data(), m->geom_bodyid[geom], &part);
     const VectorXd slope = (J - part).transpose() * distance.normal;
     out->l += knot.dt * squeeze_ * pull.value;
     out->lx.head(nv) += knot.dt * squeeze_ * pull.gradient * slope;
@@ -185,7 +186,7 @@ std::vector<TouchPlan> PlanTouches(const Problem& problem, const Trajectory& mot
   const DataPool::Lease lease(&pool);
   mjData* d = lease.get();
   const EngineGuard guard(d);
-  PutThere(m, motion.X.col(0), d);
+  SetPosture(m, d, motion.X.col(0));
   const std::vector<char> driven = DrivenTrees(m, d);
   for (const int tree : ObjectTrees(m, untouched.slope)) {
     if (driven[static_cast<std::size_t>(tree)]) continue;
@@ -200,7 +201,7 @@ std::vector<TouchPlan> PlanTouches(const Problem& problem, const Trajectory& mot
       plans.push_back({touch, {above, here}, kSqueeze, kKeep});
     }
     JacobianRows J(3, m->nv);
-    mj_jacGeom(m, d, J.data(), nullptr, touch.object);
+    GeomJacobian(m, d, touch.object, &J);
     const Vec3 slope = J * untouched.slope.head(m->nv);
     touch.hand.resize(1);
     if (!slope.isZero(0)) plans.push_back({touch, {kBehind * size * slope.normalized()}, kPush, 0});

@@ -10,6 +10,7 @@
 #include "core/collision_filter.h"
 #include "core/engine_guard.h"
 #include "core/extremes.h"
+#include "core/posture.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/cost_terms.h"
 
@@ -69,7 +70,7 @@ bool TouchesNothing(const Problem& problem, const Trajectory& motion) {
   const EngineGuard guard(d);
   for (int t = 0; t <= motion.N(); ++t) {
     SetState(problem.model, d, motion.X.col(t));
-    mj_fwdPosition(problem.model, d);
+    UpdatePosture(problem.model, d, PostureStage::kWhole);
     if (d->ncon > 0) return false;
   }
   return true;

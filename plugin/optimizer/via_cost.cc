@@ -1,6 +1,7 @@
 #include "optimizer/via_cost.h"
 
 #include "core/engine_guard.h"
+#include "core/posture.h"
 
 namespace costate {
 namespace {
@@ -15,7 +16,7 @@ double ViaCost::Value(const KnotView& knot) const {
   if (begin == end || knot.t == knot.N) return l;
   const DataPool::Lease lease(&pool_);
   const EngineGuard guard(lease.get());
-  PutThere(model_, knot.x, lease.get());
+  SetPosture(model_, lease.get(), knot.x);
   for (auto it = begin; it != end; ++it)
     l += 0.5 * knot.dt * it->second.weight * Miss(lease.get(), it->second).squaredNorm();
   return l;
@@ -28,11 +29,11 @@ void ViaCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, C
   const DataPool::Lease lease(&pool_);
   mjData* d = lease.get();
   const EngineGuard guard(d);
-  PutThere(model_, knot.x, d);
+  SetPosture(model_, d, knot.x);
   JacobianRows J(3, model_->nv);
   for (auto it = begin; it != end; ++it) {
     const Via& via = it->second;
-    mj_jacGeom(model_, d, J.data(), nullptr, via.geom);
+    GeomJacobian(model_, d, via.geom, &J);
     AddSquare(knot.dt * via.weight, Miss(d, via), J, out);
   }
 }

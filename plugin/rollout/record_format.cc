@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/state_layout.h"
 #include "rollout/run_folder.h"
 #include "rollout/sha256.h"
 #include "rollout/units.h"
@@ -58,13 +59,11 @@ Names TrajectoryHeader(const mjModel* model, const Contents& contents) {
 
 Names ContextHeader(const mjModel* model, int signature) {
   Names names;
-  for (int i = 0; i < mjNSTATE; ++i) {
-    const int bit = signature & (1 << i);
-    const int size = bit ? mj_stateSize(model, bit) : 0;
+  ForEachStatePart(model, signature, [&](int bit, int size) {
     for (int k = 0; k < size; ++k) {
       names.push_back(bit == mjSTATE_TIME ? "time (s)" : fmt::format("{}[{}]", StateBitName(bit), k));
     }
-  }
+  });
   return names;
 }
 

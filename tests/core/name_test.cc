@@ -110,6 +110,27 @@ TEST_F(NameTest, ElementsAreFoundByTheNamesThatErrorsList) {
   EXPECT_ERROR(FindNamedOrNumbered(model.get(), mjOBJ_SITE, "site", "", "task: "), code, "task: model '", "no site ''");
 }
 
+// what was called so by number is none of them, nor is the world
+TEST_F(NameTest, GivenNamesAreThoseOfTheUserAlone) {
+  const ModelPtr model = LoadModelFromString(kActuators);
+  EXPECT_EQ(GivenNames(model.get(), mjOBJ_ACTUATOR), (Names{"plain", "turn", "pull"}));
+  EXPECT_EQ(GivenNames(model.get(), mjOBJ_BODY), Names{});
+  EXPECT_EQ(GivenName(model.get(), mjOBJ_ACTUATOR, 1), "");
+  EXPECT_EQ(NamedId(model.get(), mjOBJ_ACTUATOR, "turn"), 2);
+  EXPECT_EQ(NamedId(model.get(), mjOBJ_ACTUATOR, "actuator 1"), -1);
+  EXPECT_EQ(NamedId(model.get(), mjOBJ_ACTUATOR, ""), -1);
+}
+
+TEST_F(NameTest, SensorsAreFoundWhereTheirNumbersBegin) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco model="arm"><worldbody><body><joint name="a"/><geom size="1"/>
+      <site name="tip"/></body></worldbody><sensor><framepos name="place" objtype="site" objname="tip"/>
+      <jointpos name="angle" joint="a"/></sensor></mujoco>)");
+  EXPECT_EQ(SensorAddress(model.get(), "place"), 0);
+  EXPECT_EQ(SensorAddress(model.get(), "angle"), 3);
+  EXPECT_ERROR(SensorAddress(model.get(), "angel"), ErrorCode::kInvalidArgument,
+               "model 'arm' has no sensor 'angel', did you mean 'angle'?");
+}
+
 TEST_F(NameTest, WhatIsInsideBracketsMayHaveBrackets) {
   EXPECT_EQ(Inside("qpos[root].x"), "root");
   EXPECT_EQ(Inside("ctrl[a]b[c]"), "a]b[c");

@@ -1,0 +1,17 @@
+# The optimizer sees matrices, not an engine: of MuJoCo's functions it calls the arithmetic (mju_) alone, the rest through core.
+#   cmake -DFOLDER=<plugin/optimizer> -P optimizer_calls.cmake
+file(GLOB files ${FOLDER}/*.cc ${FOLDER}/*.h)
+if(NOT files)
+  message(FATAL_ERROR "${FOLDER} has no sources")
+endif()
+foreach(file ${files})
+  file(READ ${file} text)
+  string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+  if("\n${text}" MATCHES "[^\n]*[^A-Za-z0-9_]mj[a-tv-z]?_[a-zA-Z][^\n]*")
+    string(STRIP "${CMAKE_MATCH_0}" line)
+    string(APPEND found "\n  ${file}: ${line}")
+  endif()
+endforeach()
+if(found)
+  message(FATAL_ERROR "the engine is called by${found}")
+endif()
