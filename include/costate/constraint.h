@@ -97,7 +97,8 @@ class StateConstraint final : public Constraint {
   int columns_ = 0;
 };
 
-/// x_N = x_goal: an equality on all of the state at the last knot.
+/// x_N ⊖ x_goal = 0 (ndx): an equality on all of the state at the last knot.
+/// @throws Error{kDimensionMismatch} where x_goal has another size than nx.
 std::unique_ptr<Constraint> MakeGoalConstraint(const mjModel* model, ConstVectorRef x_goal,
                                                const std::string& name = "goal");
 

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include <costate/loss.h>
+#include <costate/report.h>
 
 namespace costate {
-
-struct IterationRecord;  // costate/solver.h
 
 /// Second-order model of one knot's cost in (dx, du); luu and the others are the Gauss–Newton part, hence lxx ⪰ 0.
 struct CostExpansion {
@@ -19,18 +18,6 @@ struct CostExpansion {
   MatrixXd lxx, lux, luu;  ///< ndx×ndx, nu×ndx, nu×nu; lu, lux, luu are empty at t == N
   VectorXd l0;             ///< at t == N, where the end is tied to the start: slope by dx_0 (ndx); else empty
   MatrixXd l0x, l00;       ///< by dx_0 and dx_N, and by dx_0 twice (ndx×ndx); empty without l0
-};
-
-/// Name and value of one term summed over a trajectory.
-struct CostTermValue {
-  std::string name;
-  double value = 0;
-};
-
-/// A place in the world where a part shall be at the end.
-struct GoalPlace {
-  int sensor = 0;               ///< address in sensordata of the part's place
-  double place[3] = {0, 0, 0};  ///< [m]; a component that is NaN is open
 };
 
 /// A cost over a trajectory. Implementations are immutable while a solver runs and safe to call from many threads.

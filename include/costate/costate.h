@@ -29,6 +29,7 @@
 #include <costate/policy.h>
 #include <costate/policy_options.h>
 #include <costate/record.h>
+#include <costate/report.h>
 #include <costate/residual.h>
 #include <costate/resume.h>
 #include <costate/rollout.h>

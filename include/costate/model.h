@@ -65,6 +65,7 @@ ModelPtr LoadModelFromString(const std::string& xml);
 ModelPtr CopyModel(const mjModel* model);
 
 /// Compiled model to bytes and back (the engine's .mjb format): what a record stores.
+/// @throws Error{kEngine} for bytes that are no model of this engine, or a model that the engine cannot write.
 std::vector<unsigned char> SerializeModel(const mjModel* model);
 ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes);
 

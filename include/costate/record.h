@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <costate/solver.h>
+#include <costate/report.h>
+#include <costate/rollout.h>
 
 namespace costate {
 
@@ -62,7 +63,6 @@ void WriteRecord(const std::string& folder, Record& record, const WriteRecordOpt
 ///         when it was made with another MuJoCo.
 Record ReadRecord(const std::string& folder);
 
-/// Re-simulates a record from its own model, start, context, controls and pushes.
 struct ReplayResult {
   bool identical = false;             ///< every state, sensor, time and context of every knot equal bit for bit
   int first_difference = -1;          ///< knot
@@ -72,6 +72,8 @@ struct ReplayResult {
   RolloutStatus status;
   Trajectory trajectory;
 };
+/// Re-simulates a record from its own model, start, context, controls and pushes.
+/// @throws Error{kDimensionMismatch} when the record's parts do not fit its model.
 ReplayResult Replay(const Record& record);
 
 /// Failure labels of a rollout: divergence, controls at their limits, an exhausted constraint solver, deep

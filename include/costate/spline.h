@@ -28,7 +28,8 @@ struct SplineOptions {
 /// Source: plugin/optimizer/README.md, eq. (8a).
 MatrixXd SplineBasis(const SplineOptions& options, int N);
 
-/// The knots (nu × knots) whose spline is nearest to U in least squares.
+/// The knots C (nu × knots) whose spline C S is nearest to U (nu × N) in least squares; S (knots × N) is SplineBasis's.
+/// @throws Error{kDimensionMismatch} where S and U have another N.
 MatrixXd FitSpline(ConstMatrixRef S, ConstMatrixRef U);
 
 }  // namespace costate

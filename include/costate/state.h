@@ -17,14 +17,15 @@ inline constexpr int kContextSignature = mjSTATE_INTEGRATION & ~kStateSignature;
 inline constexpr int kMovingSignature =
     mjSTATE_TIME | mjSTATE_HISTORY | mjSTATE_WARMSTART | mjSTATE_PLUGIN | mjSTATE_PLASTIC;
 
-VectorXd GetState(const mjModel* model, const mjData* data);          ///< x (nx)
-void SetState(const mjModel* model, mjData* data, ConstVectorRef x);  ///< throws Error{kDimensionMismatch}
-VectorXd GetContext(const mjModel* model, const mjData* data);        ///< by kContextSignature
-void SetContext(const mjModel* model, mjData* data, ConstVectorRef context);
-VectorXd GetMovingContext(const mjModel* model, const mjData* data);  ///< by kMovingSignature
-void SetMovingContext(const mjModel* model, mjData* data, ConstVectorRef moving);
+VectorXd GetState(const mjModel* model, const mjData* data);                       ///< x (nx)
+void SetState(const mjModel* model, mjData* data, ConstVectorRef x);               ///< throws Error{kDimensionMismatch}
+VectorXd GetContext(const mjModel* model, const mjData* data);                     ///< by kContextSignature
+void SetContext(const mjModel* model, mjData* data, ConstVectorRef context);       ///< throws as SetState
+VectorXd GetMovingContext(const mjModel* model, const mjData* data);               ///< by kMovingSignature
+void SetMovingContext(const mjModel* model, mjData* data, ConstVectorRef moving);  ///< throws as SetState
 
 /// x ⊕ dx: mj_integratePos with unit time on qpos, addition on qvel and act. dx (ndx), result (nx).
+/// @throws Error{kDimensionMismatch}, as the others below.
 VectorXd Retract(const mjModel* model, ConstVectorRef x, ConstVectorRef dx);
 
 /// x1 ⊖ x0 = dx such that x0 ⊕ dx = x1 (rotations: the shortest). Result (ndx).

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/difference_row.h"
+#include "core/scratch.h"
 #include "optimizer/augmented_cost.h"
 #include "optimizer/checked_constraint.h"
 #include "rollout/units.h"
@@ -27,10 +28,13 @@ void Constraint::PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* 
                 fmt::format("constraint '{}' reads sensors and has no gradient by them: override Constraint::PullBack",
                             info_.name));
   }
-  static thread_local MatrixXd J, Ju;
-  ConstraintJacobian(*this, knot, MatrixXd(), MatrixXd(), out->x.size(), &J, &Ju);
-  out->x.head(J.cols()).noalias() += J.transpose() * g;
-  if (Ju.cols() > 0) out->u.noalias() += Ju.transpose() * g;
+  struct Jacobians {
+    MatrixXd x, u;
+  };
+  const Scratch<Jacobians> J;  // a Jacobian may ask another constraint for its pull-back
+  ConstraintJacobian(*this, knot, MatrixXd(), MatrixXd(), out->x.size(), &J->x, &J->u);
+  out->x.head(J->x.cols()).noalias() += J->x.transpose() * g;
+  if (J->u.cols() > 0) out->u.noalias() += J->u.transpose() * g;
 }
 
 namespace {

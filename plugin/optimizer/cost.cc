@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/difference_row.h"
+#include "core/scratch.h"
 #include "optimizer/cost_terms.h"
 
 namespace costate {
@@ -26,22 +27,22 @@ void Cost::Gradient(const KnotView& knot, KnotGradient* out) const {
     throw Error(ErrorCode::kUnsupported,
                 "this cost reads sensors and has no gradient by them: override Cost::Gradient");
   }
-  static thread_local CostExpansion expansion;
-  Expand(knot, MatrixXd(), MatrixXd(), &expansion);
-  out->x = expansion.lx;
-  out->u = expansion.lu;
+  const Scratch<CostExpansion> expansion;  // Expand may ask another cost for its gradient
+  Expand(knot, MatrixXd(), MatrixXd(), &*expansion);
+  out->x = expansion->lx;
+  out->u = expansion->lu;
 }
 
 void Cost::GaussNewtonProduct(const mjModel* model, const KnotView& knot, const KnotGradient& d,
                               KnotGradient* out) const {
   if (NeedsSensors()) return Loss::GaussNewtonProduct(model, knot, d, out);
-  static thread_local CostExpansion expansion;
-  Expand(knot, MatrixXd(), MatrixXd(), &expansion);
-  out->x.noalias() = expansion.lxx * d.x;
+  const Scratch<CostExpansion> expansion;
+  Expand(knot, MatrixXd(), MatrixXd(), &*expansion);
+  out->x.noalias() = expansion->lxx * d.x;
   if (knot.t == knot.N) return;
-  out->x.noalias() += expansion.lux.transpose() * d.u;
-  out->u.noalias() = expansion.lux * d.x;
-  out->u.noalias() += expansion.luu * d.u;
+  out->x.noalias() += expansion->lux.transpose() * d.u;
+  out->u.noalias() = expansion->lux * d.x;
+  out->u.noalias() += expansion->luu * d.u;
 }
 
 double ControlInterval(const Trajectory& trajectory) {

@@ -41,6 +41,10 @@ MatrixXd SplineBasis(const SplineOptions& options, int N) {
 }
 
 MatrixXd FitSpline(ConstMatrixRef S, ConstMatrixRef U) {
+  if (S.cols() != U.cols()) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("U has {} control intervals, the spline {}", U.cols(), S.cols()));
+  }
   // C S Sᵀ = U Sᵀ
   return (S * S.transpose()).ldlt().solve(S * U.transpose()).transpose();
 }

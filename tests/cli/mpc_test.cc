@@ -207,7 +207,8 @@ TEST(CliMpc, KeepsWhatThereIsWhenInterrupted) {
   TemporaryFolder folder;
   Process process({COSTATE_PROGRAM, "mpc", WriteMpcTask(folder), "--time", "600", "--real-time", "--out",
                    folder.File("run"), "--no-plots"});
-  usleep(1500000);
+  ASSERT_TRUE(process.WaitForText("in control intervals of"));
+  usleep(1500000);  // nothing is printed while it moves
   process.Signal(SIGINT);
   const ProcessResult result = process.Wait();
   EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
@@ -286,7 +287,7 @@ TEST(CliMpc, SaysHowToEndALongFirstPlan) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder, "<solver iterations='1000000' threads='1'/>");
   Process process({COSTATE_PROGRAM, "mpc", task, "--hops", "1000000", "--no-save"});
-  usleep(4000000);
+  ASSERT_TRUE(process.WaitForText("--hops 0 leaves rounds of kicks out"));
   process.Signal(SIGINT);
   const ProcessResult result = process.Wait();
   EXPECT_EQ(result.exit_code, 130) << result.out << result.err;

@@ -1,5 +1,7 @@
 #include "derivative/moment.h"
 
+#include <costate/derivative_check.h>
+
 #include <cmath>
 #include <functional>
 #include <vector>

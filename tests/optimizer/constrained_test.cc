@@ -189,7 +189,7 @@ TEST_F(Constrained, KeepsASpeedLimitWithMultipliersThatProveTheOptimum) {
   const VectorXd lambda = result.multipliers[1].transpose();
   const VectorXd gradient =
       h * r * U + s.q.row(N).transpose() * goal(0, N) + s.v.row(N).transpose() * goal(1, N) + s.v.transpose() * lambda;
-  EXPECT_LE(gradient.cwiseAbs().maxCoeff(), 1e-5);
+  EXPECT_LE(gradient.cwiseAbs().maxCoeff(), 1e-9);
   EXPECT_LE(v.maxCoeff(), limit + 1e-5);
   EXPECT_GE(lambda.minCoeff(), 0);
   EXPECT_GT(lambda.maxCoeff(), 1e-3);                                        // the limit matters …
@@ -222,8 +222,8 @@ TEST_F(Constrained, NamesWhatCannotBeKeptAndReturnsTheLeastViolation) {
   const SolveResult result = SolveConstrained(c.problem, c.U);
   EXPECT_EQ(result.status, SolveStatus::kInfeasible) << result.message;
   const double most = (SliderResponse(N, 0.05).q * VectorXd::Ones(N))[N];
-  EXPECT_NEAR(result.constraints[0].violation, 2 - most, 1e-6);
-  EXPECT_NEAR(result.constraints[0].relative, (2 - most) / 3, 1e-6);
+  EXPECT_NEAR(result.constraints[0].violation, 2 - most, 1e-10);
+  EXPECT_NEAR(result.constraints[0].relative, (2 - most) / 3, 1e-10);
   for (const char* part : {"infeasible", "'be there' (qpos[slide])", "knot 20", "allowed 2 to 3", " m at"}) {
     EXPECT_NE(result.message.find(part), std::string::npos) << part << " is not in: " << result.message;
   }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "optimizer/cost_terms.h"
+
 namespace costate {
 namespace {
 
@@ -123,6 +125,48 @@ TEST_F(Quadratic, RefusesWrongSizesAndNumbers) {
     EXPECT_EQ(error.code(), ErrorCode::kDimensionMismatch);
     EXPECT_STREQ(error.what(), "R (rows) has 5 entries, model 'mixed' has nu = 2");
   }
+}
+
+// l = a·x in one coordinate, and what another such cost adds
+class LinearCost final : public Cost {
+ public:
+  LinearCost(int entry, double slope, const Cost* other) : entry_(entry), slope_(slope), other_(other) {}
+  bool NeedsSensors() const override { return false; }
+  std::vector<CostTermValue> Terms(const Trajectory&) const override { return {}; }
+  double Value(const KnotView& k) const override { return slope_ * k.x[entry_] + (other_ ? other_->Value(k) : 0); }
+  void Expand(const KnotView& k, ConstMatrixRef, ConstMatrixRef, CostExpansion* out) const override {
+    ResizeExpansion(2, 1, k.t == k.N, out);
+    out->lx[entry_] = slope_;
+    out->lxx(entry_, entry_) = slope_;
+    if (!other_) return;
+    KnotGradient gradient{VectorXd::Zero(2), VectorXd::Zero(1), VectorXd()};
+    other_->Gradient(k, &gradient);
+    out->lx += gradient.x;
+    KnotGradient product{VectorXd::Zero(2), VectorXd::Zero(1), VectorXd()};
+    const KnotGradient ones{VectorXd::Ones(2), VectorXd::Ones(1), VectorXd()};
+    other_->GaussNewtonProduct(nullptr, k, ones, &product);
+    out->lxx.diagonal() += product.x;
+  }
+
+ private:
+  int entry_;
+  double slope_;
+  const Cost* other_;
+};
+
+TEST(CostTest, OneMayAskAnotherForItsGradientWithinItsExpansion) {
+  const LinearCost inner(0, 3, nullptr), outer(1, 5, &inner);
+  Trajectory trajectory;
+  trajectory.X = MatrixXd::Ones(2, 2);
+  trajectory.U = MatrixXd::Zero(1, 1);
+  trajectory.S.resize(0, 2);
+  trajectory.time = Eigen::Vector2d(0, 0.1);
+  const KnotView knot = ViewKnot(trajectory, 0, 0.1);
+  KnotGradient gradient{VectorXd::Zero(2), VectorXd::Zero(1), VectorXd()}, product = gradient;
+  outer.Gradient(knot, &gradient);
+  EXPECT_EQ(gradient.x, Eigen::Vector2d(3, 5));
+  outer.GaussNewtonProduct(nullptr, knot, {VectorXd::Ones(2), VectorXd::Ones(1), VectorXd()}, &product);
+  EXPECT_EQ(product.x, Eigen::Vector2d(3, 5));
 }
 
 }  // namespace

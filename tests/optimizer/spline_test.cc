@@ -114,6 +114,11 @@ TEST_F(Spline, KeepsTheRangesOfControls) {
   }
 }
 
+TEST_F(Spline, KnotsAreFittedToAsManyIntervals) {
+  const MatrixXd S = SplineBasis({.knots = 4}, 10);
+  EXPECT_ERROR(FitSpline(S, MatrixXd::Ones(1, 7)), ErrorCode::kDimensionMismatch, "7 control intervals", "10");
+}
+
 TEST_F(Spline, SampledStartsTakeIt) {
   Task task = ArmTask(
       "<cost name='there' qpos='all' target='1 -0.5'/><spline knots='3' order='linear'/><solver start='sampling' "

@@ -302,7 +302,7 @@ TEST_F(ParameterClamp, CutoffsWithinANudgeLeaveTheSlope) {
   };
   MatrixXd pulled, expected_pulled;
   const MatrixXd expected = derivatives(set, &expected_pulled);
-  EXPECT_TRUE(support::MatricesNearRelative(expected_pulled, expected, 1e-6));
+  EXPECT_TRUE(support::MatricesNearRelative(expected_pulled, expected, 1e-8));
   for (const bool held : {false, true}) {
     model->sensor_cutoff[0] = angular * (held ? 0.999999 : 1.000001);
     model->sensor_cutoff[1] = force * (held ? 0.999999 : 1.000001);

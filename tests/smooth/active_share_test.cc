@@ -198,7 +198,7 @@ TEST_F(ActiveShareTest, ForcesMoveAccelerationsThroughTheSmoothedHessian) {
     MatrixXd M(model->nv, model->nv);
     mj_fullM(model.get(), data.get(), M.data());
     const MatrixXd expected = (M + J.transpose() * H * J).inverse();
-    EXPECT_TRUE(support::MatricesNearRelative(value.force, expected, 1e-7)) << condim;
+    EXPECT_TRUE(support::MatricesNearRelative(value.force, expected, 1e-12)) << condim;
   }
 }
 

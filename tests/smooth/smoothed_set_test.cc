@@ -102,7 +102,7 @@ TEST_F(SmoothedSetTest, NarrowWidthIsTheTrueDerivative) {
         hard.Linearize(x, VectorXd(), &a);
         Linearizer narrow(model.get(), {.smoothing = 1e-7}), wide(model.get(), {.smoothing = 2});
         narrow.Linearize(x, VectorXd(), &b);
-        EXPECT_TRUE(support::MatricesNearRelative(b.A, a.A, 1e-6));
+        EXPECT_TRUE(support::MatricesNearRelative(b.A, a.A, 1e-11));
         wide.Linearize(x, VectorXd(), &b);
         ASSERT_TRUE(b.A.allFinite());
         EXPECT_GT((b.A - a.A).cwiseAbs().maxCoeff(), 1e-6);
@@ -112,7 +112,7 @@ TEST_F(SmoothedSetTest, NarrowWidthIsTheTrueDerivative) {
         // H stays symmetric and positive
         AccelerationDerivative acceleration;
         wide.LinearizeAcceleration(x, VectorXd(), &acceleration);
-        EXPECT_TRUE(support::MatricesNearRelative(acceleration.force, acceleration.force.transpose(), 1e-9));
+        EXPECT_TRUE(support::MatricesNearRelative(acceleration.force, acceleration.force.transpose(), 1e-13));
         EXPECT_GT(Eigen::SelfAdjointEigenSolver<MatrixXd>(acceleration.force).eigenvalues().minCoeff(), 0);
       }
     }
