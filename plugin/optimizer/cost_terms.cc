@@ -47,13 +47,13 @@ QuaternionPair Quaternions(const RotationEntry& rotation, const KnotView& knot, 
 }
 
 // memory that every evaluation of a term on this thread uses again
-struct Scratch {
+struct TermScratch {
   VectorXd r, z, slots, g, d, v, rJ;
   MatrixXd J, Ju, DJ, DJu, Jz;
   ResidualJacobian map;
 };
-Scratch& ThreadScratch(const ScratchNumber& number) {
-  static thread_local std::deque<Scratch> scratch;  // growing moves none
+TermScratch& ThreadScratch(const ScratchNumber& number) {
+  static thread_local std::deque<TermScratch> scratch;  // growing moves none
   if (scratch.size() <= number.value()) scratch.resize(number.value() + 1);
   return scratch[number.value()];
 }
@@ -191,7 +191,7 @@ double ResidualCost::Weights(const ResidualTerm& term, const KnotView& knot, con
 
 void ResidualCost::Residual(int index, const KnotView& knot, VectorXd* r) const {
   const ResidualTerm& term = terms_[index];
-  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
+  TermScratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
   ComputeMeasured(term, knot, term.map ? &scratch.z : r, &scratch.slots);
   if (term.map) term.map->Value(knot, scratch.z, r);
 }
@@ -226,7 +226,7 @@ void ResidualCost::ForEachWeighted(const KnotView& knot, F&& visit) const {
     const VectorXd* weight;
     const double scale = Weights(terms_[i], knot, &weight);
     if (scale == 0) continue;
-    Scratch& scratch = ThreadScratch(scratch_[i]);
+    TermScratch& scratch = ThreadScratch(scratch_[i]);
     Residual(static_cast<int>(i), knot, &scratch.r);
     visit(i, &scratch, *weight, scale);
   }
@@ -336,7 +336,7 @@ namespace {
 
 // J and Ju of what is measured: rows of C and D, unit entries, and rotations by the chain rule
 void MeasuredJacobian(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control, ConstMatrixRef C,
-                      ConstMatrixRef D, Scratch* scratch) {
+                      ConstMatrixRef D, TermScratch* scratch) {
   MatrixXd& J = scratch->J;
   MatrixXd& Ju = scratch->Ju;
   J.setZero(term.measured_size(), state_columns);
@@ -375,7 +375,7 @@ void MeasuredJacobian(const ResidualTerm& term, const KnotView& knot, int state_
 
 // J and Ju of r = g(z, x, u): dg/dz of what is measured, and what the function reads itself
 void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control,
-                       ConstMatrixRef C, ConstMatrixRef D, Scratch* scratch) {
+                       ConstMatrixRef C, ConstMatrixRef D, TermScratch* scratch) {
   MeasuredJacobian(term, knot, state_columns, control, C, D, scratch);
   if (!term.map) return;
   ResidualJacobian& map = scratch->map;
@@ -394,7 +394,7 @@ void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state
 void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
                                const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D,
                                CostExpansion* out) const {
-  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]);
+  TermScratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]);
   const bool control = plan.control && knot.t < knot.N;
   const int n = plan.state_columns;
   ResidualJacobians(term, knot, n, control, C, D, &scratch);
@@ -445,7 +445,7 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
 
 void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
   ResizeExpansion(dims_.ndx, dims_.nu, knot.t == knot.N, out);
-  ForEachWeighted(knot, [&](std::size_t i, const Scratch* scratch, const VectorXd& weight, double scale) {
+  ForEachWeighted(knot, [&](std::size_t i, const TermScratch* scratch, const VectorXd& weight, double scale) {
     if (plans_[i].local) {
       ExpandLocal(terms_[i], knot, scratch->r, weight, scale, out);
     } else {
@@ -459,7 +459,7 @@ std::vector<std::string> ResidualCost::TermsWithoutSlope(const KnotView& knot) c
   const bool last = knot.t == knot.N;
   const MatrixXd C = MatrixXd::Zero(dims_.ns, dims_.ndx), D = MatrixXd::Zero(last ? 0 : dims_.ns, last ? 0 : dims_.nu);
   std::vector<std::string> names;
-  ForEachWeighted(knot, [&](std::size_t i, const Scratch* scratch, const VectorXd& weight, double scale) {
+  ForEachWeighted(knot, [&](std::size_t i, const TermScratch* scratch, const VectorXd& weight, double scale) {
     const double w = scale * weight.cwiseAbs().maxCoeff(), size = scratch->r.squaredNorm();
     MatrixXd J, Ju;
     Jacobian(static_cast<int>(i), knot, C, D, &J, &Ju);
@@ -522,7 +522,7 @@ VectorXd PushMeasured(const ResidualTerm& term, const KnotView& knot, const Knot
 }
 
 // the same of the residual itself; scratch->map is that at scratch->z
-void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, Scratch* scratch,
+void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, TermScratch* scratch,
                   KnotGradient* out) {
   if (!term.map) return PullMeasured(term, knot, g, scratch->slots, out);
   scratch->v.noalias() = scratch->map.measured.transpose() * g;
@@ -531,7 +531,7 @@ void PullResidual(const ResidualTerm& term, const KnotView& knot, const VectorXd
   if (scratch->map.u.size() > 0) out->u += scratch->map.u.transpose() * g;
 }
 
-VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const KnotGradient& d, Scratch* scratch) {
+VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const KnotGradient& d, TermScratch* scratch) {
   VectorXd dz = PushMeasured(term, knot, d, scratch->slots);
   if (!term.map) return dz;
   VectorXd dr = scratch->map.measured * dz;
@@ -544,7 +544,7 @@ VectorXd PushResidual(const ResidualTerm& term, const KnotView& knot, const Knot
 
 void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J,
                             MatrixXd* Ju) const {
-  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
+  TermScratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
   const Plan& plan = plans_[static_cast<std::size_t>(index)];
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
   const bool control = plan.control && knot.t < knot.N;
@@ -557,14 +557,14 @@ void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, C
 
 void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, KnotGradient* out) const {
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
-  Scratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
+  TermScratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
   Residual(index, knot, &scratch.r);
   if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
   PullResidual(term, knot, g, &scratch, out);
 }
 
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
-  ForEachWeighted(knot, [&](std::size_t i, Scratch* scratch, const VectorXd& weight, double scale) {
+  ForEachWeighted(knot, [&](std::size_t i, TermScratch* scratch, const VectorXd& weight, double scale) {
     const ResidualTerm& term = terms_[i];
     VectorXd &r = scratch->r, &g = scratch->g;
     g.resize(r.size());
@@ -581,7 +581,7 @@ void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
 // Jᵀ (diag(d) + outer r rᵀ) J d, as ExpandDense
 void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, const KnotGradient& direction,
                                       KnotGradient* out) const {
-  ForEachWeighted(knot, [&](std::size_t i, Scratch* scratch, const VectorXd& weight, double scale) {
+  ForEachWeighted(knot, [&](std::size_t i, TermScratch* scratch, const VectorXd& weight, double scale) {
     const ResidualTerm& term = terms_[i];
     VectorXd &r = scratch->r, &g = scratch->g;
     if (term.map) term.map->Jacobian(knot, scratch->z, &scratch->map);
