@@ -12,18 +12,23 @@ namespace {
 
 constexpr double kHalfTurn = std::numbers::pi;
 
-// c(θ) = Σ_n a_n θ^(2n-2) with a_n = 2 ζ(2n) / (2π)^(2n), which converges up to a whole turn; and c'/θ
+// a_n = 2 ζ(2n) / (2π)^(2n), of Bernoulli's numbers where the sum over k is long
+long double Term(int n) {
+  constexpr long double kFirst[] = {0, 1.0L / 12, 1.0L / 720, 1.0L / 30240, 1.0L / 1209600};
+  if (n < 5) return kFirst[n];
+  long double sum = 0;
+  for (int k = 100; k > 0; --k) sum += std::pow(2 * std::numbers::pi_v<long double> * k, -2.0L * n);
+  return 2 * sum;
+}
+
+// c(θ) = Σ_n a_n θ^(2n-2), which converges up to a whole turn; and c'/θ
 struct Series {
   long double c = 0, slope = 0;
 
   explicit Series(long double theta) {
-    constexpr long double kTurn = 2 * std::numbers::pi_v<long double>;
-    for (int n = 1; n <= 60; ++n) {
-      long double zeta = n == 1 ? kTurn * kTurn / 24 : n == 2 ? std::pow(kTurn, 4.0L) / 1440 : 0;
-      for (int k = 4000; n > 2 && k > 0; --k) zeta += std::pow(static_cast<long double>(k), -2.0L * n);
-      const long double a = 2 * zeta * std::pow(kTurn, -2.0L * n);
-      c += a * std::pow(theta, 2.0L * n - 2);
-      if (n > 1) slope += (2 * n - 2) * a * std::pow(theta, 2.0L * n - 4);
+    for (int n = 40; n >= 1; --n) {
+      c = theta * theta * c + Term(n);
+      if (n > 1) slope = theta * theta * slope + (2 * n - 2) * Term(n);
     }
   }
 };
