@@ -1,7 +1,6 @@
 #include "cli/model_facts.h"
 
 #include <costate/state.h>
-#include <costate/step.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include "core/collision_filter.h"
 #include "core/driven.h"
 #include "core/option_words.h"
-#include "rollout/penetration.h"
+#include "optimizer/hints.h"
 
 namespace costate::cli {
 
@@ -37,20 +36,9 @@ std::string SizesText(const mjModel* model) {
 
 std::string DeepStart(const Task& task) {
   const mjModel* m = task.model.get();
-  const DataPtr data = MakeData(m);
-  SetContext(m, data.get(), task.context);
   const VectorXd u = task.N > 0 ? VectorXd(task.U_guess.col(0)) : VectorXd::Zero(m->nu);
-  VectorXd none;
-  if (Forward(m, data.get(), task.x0, u, none) != StepStatus::kOk) return "";
-  const mjContact *first = data->contact, *last = first + data->ncon;
-  const mjContact* deepest =
-      std::min_element(first, last, [](const mjContact& a, const mjContact& b) { return a.dist < b.dist; });
-  if (deepest == last || !IsDeep(m, -deepest->dist)) return "";
-  const auto body = [&](int geom) {
-    return geom < 0 ? "a flex" : fmt::format("'{}'", ElementName(m, mjOBJ_BODY, m->geom_bodyid[geom]));
-  };
-  return fmt::format("at the start {} penetrates {} by {:.3g} m, the mean body size is {:.3g} m: they are thrown apart",
-                     body(deepest->geom[1]), body(deepest->geom[0]), -deepest->dist, m->stat.meansize);
+  const std::string deep = DeepContact(m, task.context, task.x0, u);
+  return deep.empty() ? "" : fmt::format("at the start {}: they are thrown apart", deep);
 }
 
 namespace {

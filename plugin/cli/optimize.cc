@@ -386,20 +386,9 @@ void HintAtMocap(const mjModel* m, const SolveResult& result) {
   if (const MocapHold hold = FindMocapHold(m); hold.any()) fmt::print("  hint          {}\n", hold.Text(m));
 }
 
-// is the motion where it shall be, at what its end costs (without terminal costs: the whole time as at the last knot),
-// within constraints, for less than the guess?
-bool IsThere(const Task& task, const SolveResult& result, const Record& record) {
-  constexpr double kMissed = 1e-4;  // of the guess's cost: a hundredth of the way, squared
-  const auto N = record.cost_per_knot.size() - 1;
-  const double terminal = record.cost_per_knot[N];
-  const double end = terminal != 0 || N == 0 ? terminal : static_cast<double>(N) * record.cost_per_knot[N - 1];
-  if (end > kMissed * result.initial_cost) return false;
-  return task.constraints.size() > 0 ? result.violation <= task.constrained.tolerance : !HasHardlyGained(result);
-}
-
 // "'wall'", "'wall' and 2 more": fixed things that the motion runs against, where it is not where it shall be
 std::string InTheWay(const Task& task, const SolveResult& result, const Record& record) {
-  if (IsThere(task, result, record) || task.free_time.longest > 0) return "";
+  if (IsThere(task, result, record.cost_per_knot) || task.free_time.longest > 0) return "";
   const Problem problem = task.ToProblem();
   const std::vector<int> stood_on = StoodOn(problem, result.trajectory, GoalPlaces(task));
   std::vector<int> obstacles = ObstaclesThatAreHit(problem, result.trajectory);
@@ -441,7 +430,7 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
   } else if (stalled && touches && solution.rounds.empty()) {
     fmt::print(
         "  hint          about contacts many motions are best nearby; kicks may lead to a better one: --hops 8\n");
-  } else if (stalled && touches && solution.stages.empty() && !IsThere(task, result, record)) {
+  } else if (stalled && touches && solution.stages.empty() && !IsThere(task, result, record.cost_per_knot)) {
     fmt::print("  hint          the way to a better motion may lead by smoother contact: --smooth auto\n");
   } else if (stalled && LimitsForces(m) && solution.rounds.empty() && saturated) {
     fmt::print(

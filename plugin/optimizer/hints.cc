@@ -11,8 +11,10 @@
 #include "core/actuator_range.h"
 #include "core/lap.h"
 #include "optimizer/basin_hopping.h"
+#include "optimizer/stuck.h"
 #include "optimizer/take_knot.h"
 #include "rollout/knot_health.h"
+#include "rollout/penetration.h"
 
 namespace costate {
 
@@ -77,8 +79,48 @@ double LateGain(const Task& task, const SolveResult& result) {
   if (result.status != SolveStatus::kIterationLimit || task.constraints.size() > 0 || task.free_time.longest > 0 ||
       n <= kLateIterations)
     return 0;
-  const double before = result.iterations[n - 1 - kLateIterations].cost, after = result.iterations[n - 1].cost;
+  std::vector<double> best;  // so far
+  for (const IterationRecord& record : result.iterations)
+    if (!record.beside) best.push_back(best.empty() ? record.cost : std::min(record.cost, best.back()));
+  if (std::ssize(best) <= kLateIterations) return 0;
+  const double after = best.back(), before = best[best.size() - 1 - kLateIterations];
   return before > 0 ? (before - after) / before : 0;
+}
+
+bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_per_knot) {
+  constexpr double kMissed = 1e-4;  // a hundredth of the way, squared
+  const int N = static_cast<int>(cost_per_knot.size()) - 1;
+  double end = cost_per_knot[N], stay = 0;  // a guess that leads there costs next to nothing, staying does not
+  if (end != 0 || N == 0) {
+    const double dt = task.substeps * task.model->opt.timestep;
+    const KnotView first = ViewKnot(result.trajectory, 0, dt), last = ViewKnot(result.trajectory, N, dt);
+    stay = task.cost->Value(
+        {.t = N, .N = N, .time = last.time, .dt = dt, .x = first.x, .u = last.u, .s = first.s, .start = first.start});
+  } else {
+    end = N * cost_per_knot[N - 1];
+    stay = N * cost_per_knot[0];
+  }
+  if (end > kMissed * std::max(result.initial_cost, stay)) return false;
+  return task.constraints.size() > 0 ? result.violation <= task.constrained.tolerance : !HasHardlyGained(result);
+}
+
+std::string DeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u) {
+  const DataPtr data = MakeData(m);
+  if (context.size() > 0) SetContext(m, data.get(), context);
+  VectorXd none;
+  if (Forward(m, data.get(), x, u, none) != StepStatus::kOk) return "";
+  const mjContact *first = data->contact, *last = first + data->ncon;
+  const mjContact* deepest =
+      std::min_element(first, last, [](const mjContact& a, const mjContact& b) { return a.dist < b.dist; });
+  if (deepest == last || !IsDeep(m, -deepest->dist)) return "";
+  const auto name = [&](int geom) -> std::string {
+    if (geom < 0) return "a flex";
+    const int body = m->geom_bodyid[geom];
+    const char* own = mj_id2name(m, mjOBJ_GEOM, geom);  // of what stands in the world only that says which
+    return body == 0 && own ? fmt::format("'{}'", own) : fmt::format("'{}'", ElementName(m, mjOBJ_BODY, body));
+  };
+  return fmt::format("{} penetrates {} by {:.3g} m, the mean body size is {:.3g} m", name(deepest->geom[1]),
+                     name(deepest->geom[0]), -deepest->dist, m->stat.meansize);
 }
 
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {

@@ -27,9 +27,18 @@ double DerivativeTime(const Task& task, std::string* why);
 /// Iterations whose gain tells whether more of them would go on.
 inline constexpr int kLateIterations = 10;
 
-/// Relative: what the last kLateIterations took off the cost where their limit ended the solve; 0 within constraints,
-/// where a cost may rise.
+/// Relative: what the last kLateIterations took off the least cost so far where their limit ended the solve; 0 within
+/// constraints, where a cost may rise. Records of what was no iteration of the problem itself do not count.
 double LateGain(const Task& task, const SolveResult& result);
+
+/// Is a motion where it shall be, at what its end costs (without terminal costs: the whole time as at the last knot)
+/// in terms of all that the guess costs, or of the end of staying at the start, within constraints, for less than the
+/// guess?
+bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_per_knot);
+
+/// "'foot' penetrates 'world' by 0.057 m, the mean body size is …", of the deepest contact at a state, where that is
+/// none any more; else "". @param context  empty: the model's.
+std::string DeepContact(const mjModel* model, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u);
 
 /// At how many knots the force of each actuator stands at a limit that the model has for it.
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* model, const Trajectory& motion);

@@ -24,6 +24,8 @@ constexpr double kLongestStep = 0.3;  // of one joint, in natural sizes: r is fa
 constexpr double kLambda = 1e-6;      // beside the largest entry of J Jᵀ
 constexpr double kReached = 1e-6;     // of r, in natural units
 constexpr int kPostures = 30;         // random ones, from which it is tried again
+constexpr int kMostPostures = 8;      // that are told
+constexpr double kOther = 0.3;        // natural units by which they differ
 constexpr double kOffLimits = 0.02;   // of a joint's range, which a posture keeps from each end of it
 constexpr double kBroken = 1e-3;      // [m, rad] more than at the start no equality constraint may be missed by
 constexpr double kWide = 1.5;         // random postures of joints without a range, in natural sizes around the start
@@ -33,7 +35,7 @@ class PostureSearch {
   PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
                 double length, PostureJoints joints);
 
-  VectorXd Run();
+  std::vector<VectorXd> Run();
   double Miss();
   std::vector<double> Nearest();
 
@@ -54,7 +56,8 @@ class PostureSearch {
   bool Solve(VectorXd* q);
   bool Step(VectorXd* q) const;
   VectorXd Random(int number) const;
-  double Distance(const VectorXd& q) const;
+  double Distance(const VectorXd& q, const VectorXd& from) const;
+  std::vector<VectorXd> Nearest(std::vector<VectorXd> found) const;
   bool MovesAll() const;
   void PutTied();
   bool Look(const VectorXd& q, int* contacts, double* broken);
@@ -251,10 +254,22 @@ VectorXd PostureSearch::Random(int number) const {
   return q;
 }
 
-double PostureSearch::Distance(const VectorXd& q) const {
+// squared
+double PostureSearch::Distance(const VectorXd& q, const VectorXd& from) const {
   double sum = 0;
-  for (const Joint& joint : joints_) sum += std::pow((q[joint.qpos] - state_[joint.qpos]) / joint.size, 2);
+  for (const Joint& joint : joints_) sum += std::pow((q[joint.qpos] - from[joint.qpos]) / joint.size, 2);
   return sum;
+}
+
+// some that differ, the nearest first
+std::vector<VectorXd> PostureSearch::Nearest(std::vector<VectorXd> found) const {
+  std::ranges::stable_sort(found, {}, [&](const VectorXd& q) { return Distance(q, state_); });
+  std::vector<VectorXd> nearest;
+  for (VectorXd& q : found) {
+    const auto is_same = [&](const VectorXd& other) { return Distance(q, other) < kOther * kOther; };
+    if (std::ssize(nearest) < kMostPostures && std::ranges::none_of(nearest, is_same)) nearest.push_back(std::move(q));
+  }
+  return nearest;
 }
 
 // what the engine sees there: contacts, and how far equality constraints are from kept, as of a mechanism's loop
@@ -301,25 +316,23 @@ void PostureSearch::PutTied() {
   }
 }
 
-VectorXd PostureSearch::Run() {
+std::vector<VectorXd> PostureSearch::Run() {
   PutTied();
   int usual = 0;
   double usually_broken = 0;
   if (joints_.empty() || !Look(state_.head(m_->nq), &usual, &usually_broken)) return {};
-  VectorXd best;
-  bool clear = false;
+  std::vector<VectorXd> clear, touching;
   for (int i = 0; i <= kPostures; ++i) {
     VectorXd q = i == 0 ? VectorXd(state_.head(m_->nq)) : Random(i);
     int contacts = 0;
     double broken = 0;
     if (!Solve(&q) || !Look(q, &contacts, &broken) || broken > usually_broken + kBroken) continue;
-    const bool is_clear = contacts <= usual;
-    const bool better = best.size() == 0 || (is_clear != clear ? is_clear : Distance(q) < Distance(best));
-    if (!better) continue;
-    best = q;
-    clear = is_clear;
+    (contacts <= usual ? clear : touching).push_back(q);
   }
-  return best;
+  if (!clear.empty()) return Nearest(std::move(clear));
+  touching = Nearest(std::move(touching));
+  if (touching.size() > 1) touching.resize(1);
+  return touching;
 }
 
 double PostureSearch::Miss() {
@@ -427,8 +440,8 @@ bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints) {
   return dof >= 0;
 }
 
-VectorXd ReachPosture(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
-                      ConstVectorRef sizes, double length, PostureJoints joints) {
+std::vector<VectorXd> ReachPostures(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
+                                    ConstVectorRef sizes, double length, PostureJoints joints) {
   return PostureSearch(model, start, goals, sizes, length, joints).Run();
 }
 

@@ -50,14 +50,14 @@ bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints);
 ///
 ///   r(q) = 0,   dq = -Jᵀ (J Jᵀ + λ)⁻¹ r   over joints that are not held by their range
 ///
-/// in natural units, from x and from random postures; of those found the one nearest to x, free of contacts that x has
-/// not if there is one.
+/// in natural units, from x and from random postures; of those found some that are free of contacts that x has not, the
+/// nearest to x first, or, where all touch, the nearest one.
 /// @param start  its x, and its context where it has one.
 /// @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
-/// @return   qpos (nq), empty where none was found, where none of these joints moves the parts, or for goals of ball
-///           and free joints.
-VectorXd ReachPosture(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
-                      ConstVectorRef sizes, double length, PostureJoints joints = PostureJoints::kServos);
+/// @return   qpos (nq) of each; none where none was found, where none of these joints moves the parts, or for goals of
+///           ball and free joints.
+std::vector<VectorXd> ReachPostures(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
+                                    ConstVectorRef sizes, double length, PostureJoints joints = PostureJoints::kServos);
 
 /// How far each goal [m, rad] is off in the nearest posture that this search finds, of joints that actuators move
 /// directly. Empty where others move a part, too, as of a robot that walks.

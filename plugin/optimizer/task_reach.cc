@@ -13,6 +13,7 @@
 #include "core/element.h"
 #include "core/joint.h"
 #include "core/number.h"
+#include "optimizer/hints.h"
 #include "optimizer/position_servo.h"
 #include "optimizer/task_follow.h"
 #include "optimizer/task_path.h"
@@ -37,6 +38,7 @@ constexpr double kLed = 0.01;  // factor on the posture's running weight where t
                                // the time that is asked for, not as soon as forces allow
 constexpr double kEffort = 0.02;
 constexpr double kThere = 0.6;         // part of the motion after which a guess is at a posture that reaches the goals
+constexpr int kPlanned = 3;            // postures beside the nearest to which ways round are looked for
 constexpr double kArrived = 0.1;       // natural units by which a followed way may miss the goals
 constexpr double kNearKey = 0.5;       // … and any coordinate may be off a keyframe's
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
@@ -277,6 +279,36 @@ MatrixXd WayTo(const mjModel* model, const Start& start, ConstVectorRef goal, Co
   return goal;
 }
 
+// clear ways to other postures than the nearest until one serves: straight ones first, for they cost next to nothing
+bool TryOtherWays(const mjModel* model, const Start& start, const std::vector<VectorXd>& postures, ConstVectorRef sizes,
+                  PostureJoints joints, const std::function<bool(const MatrixXd& way)>& serves) {
+  std::vector<VectorXd> walled;
+  for (std::size_t i = 1; i < postures.size(); ++i) {
+    if (IsInTheWay(model, start, postures[i], sizes)) {
+      walled.push_back(postures[i]);
+    } else if (serves(postures[i])) {
+      return true;
+    }
+  }
+  if (walled.size() > kPlanned) walled.resize(kPlanned);
+  return std::ranges::any_of(walled, [&](const VectorXd& posture) {
+    const MatrixXd way = PlanPath(model, start, posture, sizes, joints);
+    return way.cols() > 0 && serves(way);
+  });
+}
+
+// of servos, to a posture at the goals: where none is clear straight to the nearest
+MatrixXd WayToOneOf(const mjModel* model, const Start& start, const std::vector<VectorXd>& postures,
+                    ConstVectorRef sizes) {
+  MatrixXd way = WayTo(model, start, postures[0], sizes, PostureJoints::kServos);
+  if (way.cols() > 1 || postures.size() == 1 || !IsInTheWay(model, start, postures[0], sizes)) return way;
+  TryOtherWays(model, start, postures, sizes, PostureJoints::kServos, [&](const MatrixXd& other) {
+    way = other;
+    return true;
+  });
+  return way;
+}
+
 // does this state have what is to be reached?
 using Arrives = std::function<bool(const VectorXd& x)>;
 
@@ -289,9 +321,10 @@ void SetWayOfServos(const Task& task, const Start& start, const MatrixXd& qpos, 
   SetPostures(follows ? "follow" : "hold", way, guess);
 }
 
-// what motors can follow to a posture, as fast as they can of these times: straight, or else round what is in the way
-std::optional<Waypoints> FindWay(const Task& task, const Start& start, const VectorXd& goal, const VectorXd& sizes,
-                                 const std::vector<double>& times, const Arrives& arrives) {
+// what motors can follow to a posture, as fast as they can of these times: straight, or else round what is in the way;
+// or else to another posture
+std::optional<Waypoints> FindWay(const Task& task, const Start& start, const std::vector<VectorXd>& postures,
+                                 const VectorXd& sizes, const std::vector<double>& times, const Arrives& arrives) {
   const mjModel* model = task.model.get();
   const auto follow = [&](const MatrixXd& qpos) -> std::optional<Waypoints> {
     const VectorXd shares = SharesOfPath(model, start.x, qpos, sizes);
@@ -301,40 +334,70 @@ std::optional<Waypoints> FindWay(const Task& task, const Start& start, const Vec
     }
     return {};
   };
-  if (std::optional<Waypoints> straight = follow(goal)) return straight;
-  const MatrixXd round = WayTo(model, start, goal, sizes, PostureJoints::kActuated);
-  return round.cols() > 1 ? follow(round) : std::nullopt;
+  std::optional<Waypoints> way = follow(postures[0]);
+  if (way) return way;
+  const MatrixXd round = WayTo(model, start, postures[0], sizes, PostureJoints::kActuated);
+  if (round.cols() > 1 && (way = follow(round))) return way;
+  TryOtherWays(model, start, postures, sizes, PostureJoints::kActuated, [&](const MatrixXd& qpos) {
+    way = follow(qpos);
+    return way.has_value();
+  });
+  return way;
 }
 
+struct WayToGoals {
+  bool led = false;            // is there one?
+  std::size_t postures = 0;    // that were found
+  std::vector<PartGoal> left;  // goals that the joints do not move: the postures are of the others
+};
+
 // by way of a posture at the goals: servos from what holds the start to what holds it; motors, which would not stay on
-// any way there, by what follows one. @return  is there a way?
-// @param left  goals that these joints do not move: the posture is of the others.
-bool AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& goals, const VectorXd& sizes,
-                     double time, pugi::xml_node root, std::vector<PartGoal>* left) {
+// any way there, by what follows one
+WayToGoals AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& goals,
+                           const VectorXd& sizes, double time, pugi::xml_node root) {
   const mjModel* model = task.model.get();
+  WayToGoals to;
   std::vector<PartGoal> parts;
-  const auto posture = [&](PostureJoints joints) -> VectorXd {
+  const auto find = [&](PostureJoints joints) -> std::vector<VectorXd> {
     parts.clear();
-    left->clear();
-    for (const PartGoal& goal : goals) (MoveTo(model, goal, joints) ? parts : *left).push_back(goal);
+    to.left.clear();
+    for (const PartGoal& goal : goals) (MoveTo(model, goal, joints) ? parts : to.left).push_back(goal);
     if (parts.empty()) return {};
-    return ReachPosture(model, start, parts, sizes, NaturalLength(model), joints);
+    return ReachPostures(model, start, parts, sizes, NaturalLength(model), joints);
   };
   const Arrives arrives = [&](const VectorXd& end) {
     return MissOfGoals(model, {end, {}, start.context}, parts, sizes, NaturalLength(model)) < kArrived;
   };
-  const VectorXd held = posture(PostureJoints::kServos);
-  if (held.size() > 0) {
-    const MatrixXd way = WayTo(model, start, held, sizes, PostureJoints::kServos);
+  const std::vector<VectorXd> held = find(PostureJoints::kServos);
+  if (!held.empty()) {
+    const MatrixXd way = WayToOneOf(model, start, held, sizes);
     SetWayOfServos(task, start, way, sizes, kThere * time, arrives, root.append_child("guess"));
-    return true;
+    to.led = true;
+    return to;
   }
-  if (model->na > 0) return false;
-  const VectorXd followed = posture(PostureJoints::kActuated);
-  if (followed.size() == 0) return false;
+  if (model->na > 0) return to;
+  const std::vector<VectorXd> followed = find(PostureJoints::kActuated);
+  to.postures = followed.size();
+  if (followed.empty()) return to;
   const std::optional<Waypoints> way = FindWay(task, start, followed, sizes, {kThere * time, time}, arrives);
   if (way) SetPostures("follow", *way, root.append_child("guess"));
-  return way.has_value();
+  to.led = way.has_value();
+  return to;
+}
+
+// postures at the goals, and no way to any of them
+void WarnOfNoWay(std::size_t postures, double time, std::vector<std::string>* warnings) {
+  if (postures == 0) return;
+  warnings->push_back(fmt::format(
+      "the motors can follow no way that was found to {} in {:g} s; the guess holds the start",
+      postures == 1 ? "the posture at the goals" : fmt::format("one of {} postures at the goals", postures), time));
+}
+
+// no motion is at rest at a keyframe that is inside of something
+void WarnOfDeepKey(const mjModel* model, const Start& start, const std::string& key, const KeyKnot& goal,
+                   std::vector<std::string>* warnings) {
+  if (const std::string deep = DeepContact(model, start.context, goal.x, goal.u); !deep.empty())
+    warnings->push_back(fmt::format("at keyframe '{}', the goal, {}: no motion stays there", key, deep));
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
@@ -361,7 +424,7 @@ std::optional<Waypoints> FindWayToKey(const Task& task, const Start& start, cons
                                       double time, const Arrives& arrives) {
   const mjModel* model = task.model.get();
   if (model->na > 0 || static_cast<int>(PositionServos(model).size()) == model->nu) return {};
-  return FindWay(task, start, goal.x.head(model->nq), sizes, {time}, arrives);
+  return FindWay(task, start, {goal.x.head(model->nq)}, sizes, {time}, arrives);
 }
 
 // the model, and the horizon in control intervals
@@ -433,8 +496,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   const double horizon = options.substeps > 0 ? options.time : task.N * task.substeps * model->opt.timestep;
   pugi::xml_node root = AddTaskRoot(model, name, NamedFrom(folder, model_path), horizon, task.substeps, "", &document);
   if (!start_key.empty()) SetAttribute(root.append_child("start"), "key", start_key);
-  bool led = false;
-  std::vector<PartGoal> left;
+  WayToGoals to;
   if (!key.empty()) {
     const std::string end =
         fmt::format("{}@{:.12g}", InList(model, key), (task.N - 1) * task.substeps * model->opt.timestep);
@@ -458,19 +520,22 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
       SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
     }
   } else if (task.N > 1) {
-    led = AddWayToPosture(task, start, parts, size, options.time, root, &left);
-    if (!led && warnings) WarnOfReach(model, start, parts, size, warnings);
-    if (led && warnings) WarnOfLeft(model, start, left, size, warnings);
+    to = AddWayToPosture(task, start, parts, size, options.time, root);
+    if (!to.led && warnings) WarnOfReach(model, start, parts, size, warnings);
+    if (!to.led && warnings) WarnOfNoWay(to.postures, options.time, warnings);
+    if (to.led && warnings) WarnOfLeft(model, start, to.left, size, warnings);
   }
   if (warnings) WarnOfMocap(model, parts, warnings);
+  if (warnings && !key.empty()) WarnOfDeepKey(model, start, key, goal, warnings);
 
   // posture, places, rest and effort, each in natural units
   const std::string target = "key:" + key;
   if (!key.empty())
     SetNaturalWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);
   for (const PartGoal& part : parts) {
-    const bool to_it =
-        led && std::ranges::none_of(left, [&](const PartGoal& other) { return other.CostName() == part.CostName(); });
+    const bool to_it = to.led && std::ranges::none_of(to.left, [&](const PartGoal& other) {
+                         return other.CostName() == part.CostName();
+                       });
     AddPartGoal(model, part, to_it ? kLed * kPostureRunning : kPostureRunning, root);
   }
   SetNaturalWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime,

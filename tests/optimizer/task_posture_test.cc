@@ -41,13 +41,20 @@ Vector2d Closed(const Vector2d& p, int elbow) {
   return {std::atan2(p[1], p[0]) - std::atan2(kLower * std::sin(b), kUpper + kLower * std::cos(b)), b};
 }
 
+// the first one, empty where there is none
+VectorXd ReachPosture(const mjModel* model, const VectorXd& x, const std::vector<PartGoal>& goals,
+                      const VectorXd& sizes, double length, PostureJoints joints = PostureJoints::kServos) {
+  const std::vector<VectorXd> all = ReachPostures(model, {x, {}, {}}, goals, sizes, length, joints);
+  return all.empty() ? VectorXd() : all[0];
+}
+
 class TaskPosture : public support::EngineTest {
  protected:
   void Load(const std::string& xml) { model_ = LoadModelFromString(xml); }
   VectorXd From(const VectorXd& q, const std::vector<PartGoal>& goals, const VectorXd& sizes) {
     VectorXd x = VectorXd::Zero(model_->nq + model_->nv);
     x.head(q.size()) = q;
-    return ReachPosture(model_.get(), {x, {}, {}}, goals, sizes, kUpper + kLower);
+    return ReachPosture(model_.get(), x, goals, sizes, kUpper + kLower);
   }
   VectorXd From(const VectorXd& q, const std::vector<PartGoal>& goals) {
     return From(q, goals, VectorXd::Ones(model_->nv));
@@ -74,6 +81,23 @@ TEST_F(TaskPosture, IsTheNearestOfThoseThatReach) {
   const Vector2d between(Closed(p, -1)[0], 0.1);  // its first joint is there, its second nearly between both
   EXPECT_TRUE(support::MatricesNear(From(between, {Tip(p)}, heavy), Closed(p, 1), 1e-5));
   EXPECT_TRUE(support::MatricesNear(From(between, {Tip(p)}, Vector2d(0.1, 3)), Closed(p, -1), 1e-5));
+}
+
+// an elbow that turns less than once round has two postures, each found from many places
+TEST_F(TaskPosture, OthersFollowTheNearest) {
+  const std::string range = "range='-170 170'";
+  const Vector2d p(0.45, 0.35);
+  for (const int elbow : {1, -1}) {
+    std::string arm = Arm(range);
+    arm.replace(arm.find("\"a\""), 3, "\"a\" " + range);
+    Load(arm);
+    VectorXd x = VectorXd::Zero(4);
+    x.head(2) = Closed(p, elbow) + Vector2d(0.2, -0.3 * elbow);
+    const auto all = ReachPostures(model_.get(), {x, {}, {}}, {Tip(p)}, Vector2d::Ones(), kUpper + kLower);
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_TRUE(support::MatricesNear(all[0], Closed(p, elbow), 1e-5));
+    EXPECT_TRUE(support::MatricesNear(all[1], Closed(p, -elbow), 1e-5));
+  }
 }
 
 // of all small changes that reach the least in these sizes, dq = W J' (J W J')⁻¹ dp with W = sizes²
@@ -136,7 +160,7 @@ TEST_F(TaskPosture, IsOfMotorsToo) {
   const Vector2d p(0.45, 0.35);
   const VectorXd start = (VectorXd(4) << Closed(p, 1) + Vector2d(0.2, -0.3), 0, 0).finished(), ones = Vector2d::Ones();
   EXPECT_EQ(From(start.head(2), {Tip(p)}).size(), 0);
-  const VectorXd q = ReachPosture(model_.get(), {start, {}, {}}, {Tip(p)}, ones, 0.9, PostureJoints::kActuated);
+  const VectorXd q = ReachPosture(model_.get(), start, {Tip(p)}, ones, 0.9, PostureJoints::kActuated);
   EXPECT_TRUE(support::MatricesNear(q, Closed(p, 1), 1e-5));
   const VectorXd there = (VectorXd(4) << q, 0, 0).finished();
   EXPECT_LT(MissOfGoals(model_.get(), {there, {}, {}}, {Tip(p)}, ones, 0.9), 1e-5);
@@ -145,10 +169,9 @@ TEST_F(TaskPosture, IsOfMotorsToo) {
   // nor on a cart that nothing drives
   arm.replace(arm.find("<joint name=\"a\""), 0, "<joint type='slide' axis='1 0 0'/>");
   Load(arm);
-  EXPECT_EQ(ReachPosture(model_.get(), {VectorXd::Zero(6), {}, {}}, {Tip(p)}, VectorXd::Ones(3), 0.9,
-                         PostureJoints::kActuated)
-                .size(),
-            0);
+  EXPECT_EQ(
+      ReachPosture(model_.get(), VectorXd::Zero(6), {Tip(p)}, VectorXd::Ones(3), 0.9, PostureJoints::kActuated).size(),
+      0);
 }
 
 TEST_F(TaskPosture, TouchesNothingThatTheStartDoesNot) {

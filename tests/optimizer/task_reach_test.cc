@@ -283,6 +283,64 @@ TEST_F(Reach, MotorsAndServosAreLedRoundAWall) {
   }
 }
 
+// Two links whose tip has two postures at (.45, .35), elbow up or down. A post beside the upper arm is in the way to the
+// nearer one, and ranges keep the arm from going there the other way; a second one in the way to the other.
+std::string PostedArm(bool servos, bool boxed) {
+  std::string arm = R"(<mujoco><option timestep="0.005" gravity="0 0 0" integrator="implicitfast"/><worldbody>
+  <geom type="sphere" size=".03" pos=".219 .12 0"/>)";
+  if (boxed) arm += R"(<geom type="sphere" size=".03" pos=".235 -.086 0"/>)";
+  arm += R"(<body><joint name="shoulder" axis="0 0 1" damping=".1" range="-100 100"/>
+    <geom type="capsule" fromto="0 0 0 .5 0 0" size=".01" mass="1"/>
+    <body pos=".5 0 0"><joint name="elbow" axis="0 0 1" damping=".1" range="-170 170"/>
+      <geom type="capsule" fromto=".05 0 0 .4 0 0" size=".01" mass=".5"/><site name="tip" pos=".4 0 0"/></body></body></worldbody>
+  <keyframe><key name="here" qpos="-.6 -1.785"/></keyframe><actuator>)";
+  for (const std::string joint : {"shoulder", "elbow"})
+    arm += servos ? "<position kp='40' kv='4' ctrlrange='-3 3' joint='" + joint + "'/>"
+                  : "<motor ctrlrange='-5 5' joint='" + joint + "'/>";
+  return arm + "</actuator></mujoco>";
+}
+
+TEST_F(Reach, AnotherPostureServesWhereTheNearestHasNoWay) {
+  support::TemporaryFolder folder;
+  const auto reach = [&](bool servos, bool boxed) {
+    return MakeReachTask(folder.Write("arm.xml", PostedArm(servos, boxed)),
+                         {.start = "here", .goals = {"site:tip=.45,.35,0"}, .time = 2});
+  };
+  for (const bool servos : {false, true}) {
+    SCOPED_TRACE(servos);
+    const Task task = reach(servos, false);
+    EXPECT_NE(task.text.find(servos ? "<guess hold=" : "<guess follow="), std::string::npos) << task.text;
+    EXPECT_TRUE(task.warnings.empty()) << task.warnings[0];
+    Simulator simulator(task.model.get(), task.context, task.substeps);
+    Trajectory motion;
+    ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
+    EXPECT_TRUE(MatricesNear(motion.X.col(task.N).head(2), Eigen::Vector2d(-0.0951, 1.7849), 0.1));
+  }
+  // behind posts on both sides there is none
+  const Task boxed = reach(false, true);
+  EXPECT_EQ(boxed.text.find("<guess"), std::string::npos) << boxed.text;
+  ASSERT_EQ(boxed.warnings.size(), 1u);
+  EXPECT_EQ(boxed.warnings[0],
+            "the motors can follow no way that was found to one of 2 postures at the goals in 2 s; the guess holds the "
+            "start");
+}
+
+// a ball of 0.1 m that shall be 0.05 m inside of the floor, or on it
+TEST_F(Reach, SaysThatAKeyframeIsInsideOfSomething) {
+  support::TemporaryFolder folder;
+  const std::string ball = folder.Write("ball.xml", R"(<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+    <body name="ball" pos="0 0 .1"><joint name="up" type="slide" axis="0 0 1"/><geom size=".1"/></body></worldbody>
+    <actuator><motor joint="up" ctrlrange="-9 9"/></actuator>
+    <keyframe><key name="on" qpos="0"/><key name="sunk" qpos="-.05"/></keyframe></mujoco>)");
+  const auto told = [&](const std::string& goal) {
+    return MakeReachTask(ball, {.start = "on", .goals = {goal}, .time = 0.1}).warnings;
+  };
+  EXPECT_TRUE(told("on").empty());
+  ASSERT_EQ(told("sunk").size(), 1u);
+  EXPECT_EQ(told("sunk")[0].find("at keyframe 'sunk', the goal, 'ball' penetrates 'floor' by 0.05 m"), 0u)
+      << told("sunk")[0];
+}
+
 // where the start has what is to be reached the way has no length
 TEST_F(Reach, AGoalThatTheStartHasIsHeld) {
   support::TemporaryFolder folder;
