@@ -39,6 +39,10 @@ struct Contents {
   bool second = false;        ///< iterations have a second regularization, and the curvature of a saddle that they left
 };
 
+/// Which parts a run has; all of them fit its model and its trajectory. @throws Error{kInvalidArgument,
+/// kDimensionMismatch} of one that does not.
+Contents CheckRecord(const Record& record);
+
 /// Header rows.
 std::vector<std::string> TrajectoryHeader(const mjModel* model, const Contents& contents);
 std::vector<std::string> ContextHeader(const mjModel* model, int signature);

@@ -3,7 +3,7 @@
 #include <mujoco/mujoco.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -15,88 +15,13 @@
 #include "core/model.h"
 #include "core/read_file.h"
 #include "rollout/csv.h"
+#include "rollout/json_member.h"
 #include "rollout/record_format.h"
 
 namespace costate {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct BadMember {
-  std::string text;  // "horizon.substeps is 0, expected …"
-};
-
-// A member of record.json and where it stands there: what is of another kind is refused by that. The parser's own
-// conversions read 2.7 as 2, and their complaints name no member.
-class Member {
- public:
-  Member(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
-
-  bool is_null() const { return json_.is_null(); }
-  bool Has(const char* key) const { return Object().contains(key); }
-  Member At(const char* key) const {
-    const auto found = Object().find(key);
-    if (found == json_.end()) throw BadMember{Path(key) + " is not there"};
-    return {*found, Path(key)};
-  }
-  std::vector<Member> List() const {
-    if (!json_.is_array()) Expected("a list");
-    std::vector<Member> all;
-    for (const Json& json : json_) all.emplace_back(json, fmt::format("{}[{}]", where_, all.size()));
-    return all;
-  }
-  std::string Text() const {
-    if (!json_.is_string()) Expected("a text");
-    return json_.get<std::string>();
-  }
-  bool Flag() const {
-    if (!json_.is_boolean()) Expected("true or false");
-    return json_.get<bool>();
-  }
-  double Real() const {
-    if (!json_.is_number()) Expected("a number");
-    return json_.get<double>();
-  }
-  // JSON has no NaN and no infinity: they are written as null
-  double RealOr(double null) const { return is_null() ? null : Real(); }
-  template <typename T = int>
-  T Whole(T least, T most = std::numeric_limits<T>::max()) const {
-    const bool negative = json_.is_number_integer() && !json_.is_number_unsigned();
-    const bool fits = negative                     ? std::in_range<T>(json_.get<std::int64_t>())
-                      : json_.is_number_unsigned() ? std::in_range<T>(json_.get<std::uint64_t>())
-                                                   : false;
-    if (!fits || json_.get<T>() < least || json_.get<T>() > most)
-      Expected(fmt::format("a whole number from {} to {}", least, most));
-    return json_.get<T>();
-  }
-  std::vector<std::string> Texts() const {
-    std::vector<std::string> texts;
-    for (const Member& member : List()) texts.push_back(member.Text());
-    return texts;
-  }
-  std::map<std::string, std::string> TextsByName() const {
-    std::map<std::string, std::string> texts;
-    for (const auto& [name, json] : Object().items()) texts[name] = Member(json, Path(name)).Text();
-    return texts;
-  }
-
-  [[noreturn]] void Expected(const std::string& what) const {
-    constexpr std::size_t kMost = 40;
-    const std::string text = ToText(json_, -1);
-    throw BadMember{fmt::format("{} is {}{}, expected {}", where_.empty() ? "it" : where_, text.substr(0, kMost),
-                                text.size() > kMost ? "…" : "", what)};
-  }
-
- private:
-  const Json& Object() const {
-    if (!json_.is_object()) Expected("members by name");
-    return json_;
-  }
-  std::string Path(const std::string& key) const { return where_.empty() ? key : where_ + "." + key; }
-
-  const Json& json_;
-  std::string where_;
-};
 
 // by name, as record.json lists them
 struct ListedFile {
@@ -112,14 +37,15 @@ class RunReader {
 
  private:
   [[noreturn]] void Damaged(const std::string& what) const { throw Error(ErrorCode::kFile, what_ + what); }
-  Member Root() const { return {json_, ""}; }
+  JsonMember Root() const { return {json_, ""}; }
   void ReadJson();
   void CheckVersions() const;
   void ReadContents();
   std::string ReadFile(const std::string& name) const;  // after comparing size and hash
   MatrixXd ReadTable(const std::string& name, const std::vector<std::string>& header, Eigen::Index rows) const;
+  int Whole(const char* name, const MatrixXd& table, Eigen::Index row, Eigen::Index column) const;
   void ReadDescription(Record* record) const;
-  void ReadConstraints(const Member& list, Record* record) const;
+  void ReadConstraints(const JsonMember& list, Record* record) const;
   void ReadTrajectory(Record* record) const;
   void ReadPushes(Record* record) const;
   void ReadPolicy(Record* record) const;
@@ -141,8 +67,7 @@ void RunReader::ReadJson() {
   if (!fs::is_directory(folder_, ignored)) Damaged("it is not a folder");
   if (!fs::exists(folder_ / kRecordFile, ignored)) Damaged("it is not a run, it has no record.json");
   const std::string text = costate::ReadFile(folder_ / kRecordFile, what_ + kRecordFile);
-  json_ = Json::parse(text, nullptr, false);
-  if (json_.is_discarded()) Damaged("record.json is cut off or is not JSON");
+  json_ = ParseJson(text, what_ + kRecordFile);
   if (!json_.is_object() || json_.value("format", Json()) != Json(kFormat)) {
     Damaged("record.json is not the record of a run (its format is not \"costate run\")");
   }
@@ -151,7 +76,7 @@ void RunReader::ReadJson() {
 void RunReader::CheckVersions() const {
   // an older program cannot judge anything else of a newer run, not even its checksum
   const int schema = Root().At("schema").Whole(0);
-  const Member software = Root().At("software");
+  const JsonMember software = Root().At("software");
   if (schema > kSchema) {
     Damaged(fmt::format("it has schema {}, written by Costate {}; this is Costate {}, which reads up to schema {}",
                         schema, software.Has("costate") ? software.At("costate").Text() : "?", COSTATE_VERSION,
@@ -167,7 +92,7 @@ void RunReader::CheckVersions() const {
 
 // which parts there are, and how long
 void RunReader::ReadContents() {
-  const Member contents = Root().At("contents");
+  const JsonMember contents = Root().At("contents");
   const auto later = [&](const char* name) { return contents.Has(name) && contents.At(name).Flag(); };
   contents_ = {.task = contents.At("task").Flag(),
                .cost = contents.At("cost").Flag(),
@@ -181,13 +106,13 @@ void RunReader::ReadContents() {
                .second = later("second_regularization")};
   some_pushed_ = contents.Has("pushed_bodies");
   if (some_pushed_) {
-    for (const Member& body : contents.At("pushed_bodies").List()) contents_.pushed.push_back(body.Whole(0));
+    for (const JsonMember& body : contents.At("pushed_bodies").List()) contents_.pushed.push_back(body.Whole(0));
   }
-  const Member horizon = Root().At("horizon");
+  const JsonMember horizon = Root().At("horizon");
   if (!(horizon.At("timestep_s").Real() > 0)) horizon.At("timestep_s").Expected("a number above 0");
   N_ = horizon.At("N").Whole(0, std::numeric_limits<int>::max() - 1);  // there are N + 1 states
   iterations_ = Root().At("result").At("iterations").Whole(0);
-  for (const Member& file : Root().At("files").List()) {
+  for (const JsonMember& file : Root().At("files").List()) {
     const std::string name = file.At("name").Text();
     if (name.empty() || name[0] == '.' || name.find('/') != name.npos) file.At("name").Expected("a file of the folder");
     files_[name] = {file.At("bytes").Whole<std::size_t>(0), file.At("sha256").Text()};
@@ -212,8 +137,17 @@ MatrixXd RunReader::ReadTable(const std::string& name, const std::vector<std::st
   return table;
 }
 
+// a count or a number of a knot, among a table's real numbers
+int RunReader::Whole(const char* name, const MatrixXd& table, Eigen::Index row, Eigen::Index column) const {
+  constexpr int kLeast = std::numeric_limits<int>::min(), kMost = std::numeric_limits<int>::max();
+  const double value = table(row, column);
+  if (!(value >= kLeast && value <= kMost) || value != std::floor(value))
+    Damaged(fmt::format("{}: entry {} of row {} is {:g}, expected a whole number", name, column + 1, row + 1, value));
+  return static_cast<int>(value);
+}
+
 void RunReader::ReadDescription(Record* record) const {
-  const Member root = Root();
+  const JsonMember root = Root();
   record->command = root.At("command").Text();
   record->created = root.At("created").Text();
   record->model_file = root.At("inputs").At("model_file").Text();
@@ -226,32 +160,27 @@ void RunReader::ReadDescription(Record* record) const {
   record->failures = root.At("failures").Texts();
   record->warnings = root.At("warnings").Texts();
   record->settings = root.At("settings").TextsByName();
-  const Member result = root.At("result");
+  const JsonMember result = root.At("result");
   record->status = result.At("status").Text();
   record->message = result.At("message").Text();
   record->metric = result.At("metric").Text();
-  for (const Member& term : result.At("cost_terms").List())
+  for (const JsonMember& term : result.At("cost_terms").List())
     record->cost_terms.push_back({term.At("name").Text(), term.At("value").RealOr(kNan)});
   if (result.Has("constraints")) ReadConstraints(result.At("constraints"), record);
   if (root.Has("goal_places")) {
-    for (const Member& goal : root.At("goal_places").List()) {
+    for (const JsonMember& goal : root.At("goal_places").List()) {
       GoalPlace place{goal.At("sensor").Whole(0), {}};
-      const std::vector<Member> numbers = goal.At("place").List();
-      if (numbers.size() != std::size(place.place)) goal.At("place").Expected("three numbers");
-      for (std::size_t i = 0; i < numbers.size(); ++i) place.place[i] = numbers[i].RealOr(kNan);
+      const VectorXd numbers = goal.At("place").RealsOr(kNan);
+      if (numbers.size() != std::ssize(place.place)) goal.At("place").Expected("three numbers");
+      std::copy(numbers.begin(), numbers.end(), place.place);
       record->goal_places.push_back(place);
     }
   }
-  if (const Member goal = root.At("goal_state"); !goal.is_null()) {
-    const std::vector<Member> numbers = goal.List();
-    record->x_goal.resize(static_cast<Eigen::Index>(numbers.size()));
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      record->x_goal[static_cast<Eigen::Index>(i)] = numbers[i].RealOr(kNan);
-  }
+  if (const JsonMember goal = root.At("goal_state"); !goal.is_null()) record->x_goal = goal.RealsOr(kNan);
 }
 
-void RunReader::ReadConstraints(const Member& list, Record* record) const {
-  for (const Member& c : list.List()) {
+void RunReader::ReadConstraints(const JsonMember& list, Record* record) const {
+  for (const JsonMember& c : list.List()) {
     ConstraintReport report;
     report.name = c.At("name").Text();
     report.unit = c.At("unit").Text();
@@ -286,9 +215,9 @@ void RunReader::ReadTrajectory(Record* record) const {
   if (contents_.gradient_norm) record->gradient_norm_per_knot = table.col(next++).head(N_);
   if (!contents_.diagnostics) return;
   for (int t = 0; t <= N_; ++t) {
-    const auto cell = table.row(t).tail(7);
-    record->diagnostics.push_back({cell[0], cell[1], cell[2], cell[3], static_cast<int>(cell[4]),
-                                   static_cast<int>(cell[5]), static_cast<int>(cell[6])});
+    const auto cell = table.row(t).segment(next, 4);
+    const auto count = [&](int i) { return Whole(kTrajectoryFile, table, t, next + 4 + i); };
+    record->diagnostics.push_back({cell[0], cell[1], cell[2], cell[3], count(0), count(1), count(2)});
   }
 }
 
@@ -324,7 +253,7 @@ void RunReader::ReadIterations(Record* record) const {
   const MatrixXd table = ReadTable(kIterationsFile, IterationsHeader(contents_), iterations_);
   for (Eigen::Index i = 0; i < table.rows(); ++i) {
     IterationRecord it;
-    it.iteration = static_cast<int>(table(i, 0));
+    it.iteration = Whole(kIterationsFile, table, i, 0);
     int column = 1;
     for (double* value : {&it.cost, &it.expected_change, &it.actual_change, &it.gradient_norm, &it.step,
                           &it.regularization, &it.seconds_rollout, &it.seconds_derivative, &it.seconds_backward}) {
@@ -337,7 +266,7 @@ void RunReader::ReadIterations(Record* record) const {
     if (contents_.violation) it.violation = table(i, column++);
     if (contents_.gap) {
       it.gap = table(i, column++);
-      it.gap_knot = static_cast<int>(table(i, column));
+      it.gap_knot = Whole(kIterationsFile, table, i, column);
     }
     record->iterations.push_back(it);
   }
@@ -358,8 +287,8 @@ Record RunReader::Read() {
     CheckVersions();
     ReadContents();
     ReadDescription(&record);
-    if (const Member model = Root().At("model"); model.Has("plugins")) plugins = model.At("plugins").Texts();
-  } catch (const BadMember& member) {
+    if (const JsonMember model = Root().At("model"); model.Has("plugins")) plugins = model.At("plugins").Texts();
+  } catch (const BadJsonMember& member) {
     Damaged("record.json is damaged: " + member.text);
   } catch (const Json::exception& error) {
     Damaged(std::string("record.json is damaged: ") + error.what());
@@ -377,6 +306,13 @@ Record RunReader::Read() {
   if (contents_.policy) ReadPolicy(&record);
   if (contents_.iterations) ReadIterations(&record);
   ReadFurtherTables(&record);
+
+  // what a run that can be written relies on, so does whoever reads one
+  try {
+    CheckRecord(record);
+  } catch (const Error& error) {
+    Damaged(error.what());
+  }
   return record;
 }
 

@@ -1,4 +1,5 @@
 // Writes a run: tables first, pictures, then record.json with everybody's hash, then the rename that makes it a run.
+#include <fmt/format.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -43,52 +44,6 @@ std::vector<int> PushedBodies(const MatrixXd& xfrc) {
       bodies.push_back(body);
   }
   return bodies;
-}
-
-// which parts there are; every part must fit the trajectory
-Contents CheckRecord(const Record& record) {
-  if (!record.model) throw Error(ErrorCode::kInvalidArgument, "record: it has no model");
-  CheckTrajectory(record.model.get(), record.trajectory);
-  const Dims dims(record.model.get());
-  const int N = record.trajectory.N();
-  const int context = mj_stateSize(record.model.get(), kContextSignature);
-  if (record.context.size() != context) WrongSize("context", record.context.size(), std::to_string(context));
-  auto optional = [](const char* what, Eigen::Index size, int expected) {
-    if (size != 0 && size != expected) WrongSize(what, size, "0 or " + std::to_string(expected));
-    return size != 0;
-  };
-  Contents contents;
-  optional("x_goal", record.x_goal.size(), dims.nx);
-  for (const GoalPlace& goal : record.goal_places) {
-    if (goal.sensor < 0 || goal.sensor + 3 > dims.ns)
-      WrongSize("goal_places", goal.sensor, "an address of three numbers in sensordata");
-  }
-  contents.task = !record.task_text.empty();
-  contents.cost = optional("cost_per_knot", record.cost_per_knot.size(), N + 1);
-  contents.gradient_norm = optional("gradient_norm_per_knot", record.gradient_norm_per_knot.size(), N);
-  contents.diagnostics = optional("diagnostics", static_cast<Eigen::Index>(record.diagnostics.size()), N + 1);
-  contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
-  contents.pushes = optional("xfrc", record.xfrc.size(), 6 * static_cast<int>(record.model->nbody) * N);
-  contents.pushed = PushedBodies(record.xfrc);
-  contents.iterations = !record.iterations.empty();
-  contents.violation = contents.iterations && !record.constraints.empty();
-  contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(),
-                             [](const IterationRecord& it) { return it.gap_knot >= 0; });
-  contents.second = std::any_of(record.iterations.begin(), record.iterations.end(),
-                                [](const IterationRecord& it) { return it.regularization_by_step >= 0; });
-  if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
-    WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(dims.nu * N));
-  }
-  for (const auto& [name, bytes] : record.tables) {
-    if (IsOwnFile(name) || name.empty() || name[0] == '.' || name.find('/') != name.npos) {
-      throw Error(ErrorCode::kInvalidArgument, "record: '" + name + "' cannot be the name of a further table");
-    }
-  }
-  for (const MatrixXd& K : record.policy.K) {
-    if (K.rows() != dims.nu || K.cols() != dims.ndx)
-      WrongSize("a gain K", K.size(), "nu * ndx = " + std::to_string(dims.nu * dims.ndx));
-  }
-  return contents;
 }
 
 void WriteBytes(NewFolder* folder, const std::string& name, std::string_view bytes) {
@@ -430,6 +385,54 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
 }
 
 }  // namespace
+
+Contents CheckRecord(const Record& record) {
+  if (!record.model) throw Error(ErrorCode::kInvalidArgument, "record: it has no model");
+  CheckTrajectory(record.model.get(), record.trajectory);
+  const Dims dims(record.model.get());
+  const int N = record.trajectory.N();
+  const int context = mj_stateSize(record.model.get(), kContextSignature);
+  if (record.context.size() != context) WrongSize("context", record.context.size(), std::to_string(context));
+  auto optional = [](const char* what, Eigen::Index size, Eigen::Index expected) {
+    if (size != 0 && size != expected) WrongSize(what, size, "0 or " + std::to_string(expected));
+    return size != 0;
+  };
+  Contents contents;
+  optional("x_goal", record.x_goal.size(), dims.nx);
+  for (const GoalPlace& goal : record.goal_places) {
+    if (goal.sensor < 0 || goal.sensor > dims.ns - 3) {
+      throw Error(ErrorCode::kDimensionMismatch,
+                  fmt::format("record: a goal's place is compared with sensordata from {} on, which has {} entries",
+                              goal.sensor, dims.ns));
+    }
+  }
+  contents.task = !record.task_text.empty();
+  contents.cost = optional("cost_per_knot", record.cost_per_knot.size(), N + 1);
+  contents.gradient_norm = optional("gradient_norm_per_knot", record.gradient_norm_per_knot.size(), N);
+  contents.diagnostics = optional("diagnostics", static_cast<Eigen::Index>(record.diagnostics.size()), N + 1);
+  contents.policy = optional("policy.K", static_cast<Eigen::Index>(record.policy.K.size()), N);
+  contents.pushes = optional("xfrc", record.xfrc.size(), 6 * static_cast<Eigen::Index>(record.model->nbody) * N);
+  contents.pushed = PushedBodies(record.xfrc);
+  contents.iterations = !record.iterations.empty();
+  contents.violation = contents.iterations && !record.constraints.empty();
+  contents.gap = std::any_of(record.iterations.begin(), record.iterations.end(),
+                             [](const IterationRecord& it) { return it.gap_knot >= 0; });
+  contents.second = std::any_of(record.iterations.begin(), record.iterations.end(),
+                                [](const IterationRecord& it) { return it.regularization_by_step >= 0; });
+  if (contents.policy && (record.policy.k.rows() != dims.nu || record.policy.k.cols() != N)) {
+    WrongSize("policy.k", record.policy.k.size(), "nu * N = " + std::to_string(static_cast<Eigen::Index>(dims.nu) * N));
+  }
+  for (const auto& [name, bytes] : record.tables) {
+    if (IsOwnFile(name) || name.empty() || name[0] == '.' || name.find('/') != name.npos) {
+      throw Error(ErrorCode::kInvalidArgument, "record: '" + name + "' cannot be the name of a further table");
+    }
+  }
+  for (const MatrixXd& K : record.policy.K) {
+    if (K.rows() != dims.nu || K.cols() != dims.ndx)
+      WrongSize("a gain K", K.size(), "nu * ndx = " + std::to_string(dims.nu * dims.ndx));
+  }
+  return contents;
+}
 
 void WriteRecord(const std::string& folder, Record& record, const WriteRecordOptions& options) {
   const Contents contents = CheckRecord(record);

@@ -349,6 +349,17 @@ TEST_F(RecordTest, NamesEachMemberThatIsNone) {
   refused("/failures/0", Json::object(), "failures[0] is {}, expected a text");
   refused("/seed", 1e10, "seed is 10000000000.0, expected a whole number");
 
+  // whole as members, but none of this model and this motion: what reads a run would reach beyond its numbers
+  const auto unfit = [&](const char* pointer, const Json& value, const char* text) {
+    EXPECT_ERROR(read_with(pointer, value), ErrorCode::kFile, "run", text);
+  };
+  const auto goal = [](long sensor) { return Json{{{"sensor", sensor}, {"place", {0, Json(), 0.5}}}}; };
+  const int ns = static_cast<int>(record.model->nsensordata);
+  unfit("/goal_places", goal(200000000), "a goal's place is compared with sensordata from 200000000 on");
+  unfit("/goal_places", goal(2147483647), "a goal's place is compared with sensordata from 2147483647 on");
+  unfit("/goal_places", goal(ns - 2), "a goal's place is compared with sensordata from");
+  unfit("/goal_state", {0.5}, "x_goal has 1 entries, expected 0 or");
+
   // every member that is read, replaced by something of each kind: a run, or an error that says file and member
   const Json flat = whole.flatten();
   for (const auto& [pointer, value] : flat.items()) {
@@ -360,6 +371,63 @@ TEST_F(RecordTest, NamesEachMemberThatIsNone) {
       } catch (const std::exception& error) {
         ADD_FAILURE() << pointer << " = " << other << ": " << error.what();
       }
+    }
+  }
+}
+
+// Whatever copies or prints such a value calls itself for each level, more often than a stack has room for.
+TEST_F(RecordTest, RefusesADescriptionThatIsNestedTooDeep) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[0]);
+  const std::string run = folder.File("run");
+  WriteRecord(run, record, kNoPlots);
+  const std::string whole = ReadFile(run + "/record.json");
+  const auto read_with = [&](const std::string& member, int depth) {
+    std::string text = whole;
+    text.replace(text.rfind('}'), 1,
+                 ", \"" + member + "\": " + std::string(depth, '[') + std::string(depth, ']') + "}");
+    folder.Write("run/record.json", text);
+    return ReadRecord(run);
+  };
+  for (const char* member : {"else", "seed"})
+    EXPECT_ERROR(read_with(member, 200000), ErrorCode::kFile, "record.json is damaged: it is nested more than 64 deep");
+  EXPECT_ERROR(read_with("else", 64), ErrorCode::kFile, "record.json is damaged: it is nested more than 64 deep");
+  EXPECT_ERROR(read_with("else", 63), ErrorCode::kFile, "record.json was changed after it was written");
+}
+
+// counts are read from columns of real numbers, which hold more than they do
+TEST_F(RecordTest, NamesACountThatIsNone) {
+  support::TemporaryFolder folder;
+  Record record = MakeRecord(RolloutModels()[0]);
+  const std::string run = folder.File("run");
+  WriteRecord(run, record, kNoPlots);
+  const Json whole = Json::parse(ReadFile(run + "/record.json"));
+  // the last entry of the first row of numbers
+  const auto read_with = [&](const std::string& table, const std::string& number) {
+    const std::string before = ReadFile(run + "/" + table);
+    std::string text = before;
+    const std::size_t end = text.find_first_of("\r\n", text.find('\n') + 1), begin = text.rfind(',', end) + 1;
+    folder.Write("run/" + table, text.replace(begin, end - begin, number));
+    Json changed = whole;
+    for (Json& file : changed["files"]) {
+      if (file["name"] == table) file.update({{"bytes", text.size()}, {"sha256", Sha256Of(text)}});
+    }
+    changed["checksum"] = Checksum(changed);
+    folder.Write("run/record.json", ToText(changed, 1));
+    std::string error = "none";
+    try {
+      ReadRecord(run);
+    } catch (const Error& e) {
+      error = e.what();
+    }
+    folder.Write("run/" + table, before);
+    return error;
+  };
+  EXPECT_EQ(read_with("trajectory.csv", "3"), "none");
+  for (const char* table : {"trajectory.csv", "iterations.csv"}) {
+    for (const char* number : {"1e300", "nan", "inf", "2147483648", "0.5"}) {
+      EXPECT_NE(read_with(table, number).find(std::string(table) + ": entry "), std::string::npos)
+          << table << " " << number << ": " << read_with(table, number);
     }
   }
 }
