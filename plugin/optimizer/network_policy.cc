@@ -99,6 +99,11 @@ NetworkPolicy::NetworkPolicy(const mjModel* model, const PolicyOptions& options,
   CheckSize(model, "a column of U", U.rows(), "nu", dims.nu);
   CheckSize(model, "lower", lower.size(), "nu", dims.nu);
   CheckSize(model, "upper", upper.size(), "nu", dims.nu);
+  for (int i = 0; i < dims.nu; i++) {
+    if (!(lower_[i] <= upper_[i]))
+      fail(fmt::format("{} has bounds {:g} and {:g}, expected the lower one first",
+                       ControlNames(model)[static_cast<std::size_t>(i)], lower_[i], upper_[i]));
+  }
   if (U.cols() < 1) fail("U has no columns: there are no controls to act about");
   if (observe_.empty()) {
     for (int i = 0; i < dims.ndx; i++) observe_.push_back({.index = i});

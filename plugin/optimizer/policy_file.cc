@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/extremes.h"
 #include "core/read_file.h"
+#include "rollout/json_member.h"
 #include "rollout/record_format.h"
 
 namespace costate {
@@ -22,15 +23,16 @@ std::vector<double> ListOf(ConstVectorRef v) { return {v.data(), v.data() + v.si
 class PolicyReader {
  public:
   PolicyReader(const mjModel* model, const std::string& file) : model_(model), file_(file) {}
-  NetworkPolicy Read();
+  NetworkPolicy Read() const;
 
  private:
   [[noreturn]] void Fail(const std::string& text) const { throw Error(ErrorCode::kFile, file_ + ": " + text); }
   void CheckNames(const char* what, const std::vector<std::string>& in_file,
                   const std::vector<std::string>& in_model) const;
   int Find(const std::string& name, const std::vector<std::string>& names) const;
-  Observation ReadObservation(const PolicyJson& json) const;
-  VectorXd ReadLayers(const PolicyJson& layers, std::vector<int>* hidden) const;
+  NetworkPolicy ReadMembers(const JsonMember& json) const;
+  Observation ReadObservation(const JsonMember& json) const;
+  VectorXd ReadLayers(const std::vector<JsonMember>& layers, std::vector<int>* hidden) const;
 
   const mjModel* model_;
   const std::string& file_;
@@ -56,38 +58,40 @@ int PolicyReader::Find(const std::string& name, const std::vector<std::string>& 
   return static_cast<int>(at - names.begin());
 }
 
-Observation PolicyReader::ReadObservation(const PolicyJson& json) const {
+Observation PolicyReader::ReadObservation(const JsonMember& json) const {
   Observation o;
-  o.scale = json.at("scale");
-  if (json.contains("difference")) {
-    o.index = Find(json.at("difference"), TangentNames(model_));
-  } else if (json.contains("cos and sin of")) {
+  o.scale = json.At("scale").Real();
+  if (json.Has("difference")) {
+    o.index = Find(json.At("difference").Text(), TangentNames(model_));
+  } else if (json.Has("cos and sin of")) {
     o.kind = Observation::Kind::kAngle;
-    o.index = Find(json.at("cos and sin of"), StateNames(model_));
-  } else if (json.contains("sensor")) {
+    o.index = Find(json.At("cos and sin of").Text(), StateNames(model_));
+  } else if (json.Has("sensor")) {
     o.kind = Observation::Kind::kSensor;
-    o.index = Find(json.at("sensor"), SensorNames(model_));
+    o.index = Find(json.At("sensor").Text(), SensorNames(model_));
   } else {
     o.kind = Observation::Kind::kClock;
-    o.period = json.at("clock");
+    o.period = json.At("clock").Real();
   }
   return o;
 }
 
 // W by columns, then b, layer by layer
-VectorXd PolicyReader::ReadLayers(const PolicyJson& layers, std::vector<int>* hidden) const {
+VectorXd PolicyReader::ReadLayers(const std::vector<JsonMember>& layers, std::vector<int>* hidden) const {
   std::vector<double> w;
   for (std::size_t l = 0; l < layers.size(); l++) {
-    const std::vector<std::vector<double>> W = layers[l].at("W");
-    const std::vector<double> b = layers[l].at("b");
-    const std::size_t columns = l > 0 ? static_cast<std::size_t>(hidden->back()) : W.empty() ? 0 : W.front().size();
-    for (const std::vector<double>& row : W) {
+    std::vector<VectorXd> W;
+    for (const JsonMember& row : layers[l].At("W").List()) W.push_back(row.Reals());
+    const VectorXd b = layers[l].At("b").Reals();
+    const Eigen::Index columns = l > 0 ? hidden->back() : W.empty() ? 0 : W.front().size();
+    for (const VectorXd& row : W) {
       if (row.size() != columns)
         Fail(fmt::format("layer {}: a row of W has {} numbers, expected {}", l, row.size(), columns));
     }
-    if (b.size() != W.size()) Fail(fmt::format("layer {}: b has {} numbers, W has {} rows", l, b.size(), W.size()));
-    for (std::size_t k = 0; k < columns; k++) {
-      for (const std::vector<double>& row : W) w.push_back(row[k]);
+    if (b.size() != std::ssize(W))
+      Fail(fmt::format("layer {}: b has {} numbers, W has {} rows", l, b.size(), W.size()));
+    for (Eigen::Index k = 0; k < columns; k++) {
+      for (const VectorXd& row : W) w.push_back(row[k]);
     }
     w.insert(w.end(), b.begin(), b.end());
     if (l + 1 < layers.size()) hidden->push_back(static_cast<int>(b.size()));
@@ -95,46 +99,50 @@ VectorXd PolicyReader::ReadLayers(const PolicyJson& layers, std::vector<int>* hi
   return Eigen::Map<const VectorXd>(w.data(), static_cast<Eigen::Index>(w.size()));
 }
 
-NetworkPolicy PolicyReader::Read() {
-  try {
-    const PolicyJson json = PolicyJson::parse(ReadFile(file_, "policy '" + file_ + "'"));
-    CheckNames("the state", json.at("state"), StateNames(model_));
-    PolicyOptions options;
-    const PolicyJson& observations = json.at("observations");
-    if (!observations.is_array() || observations.empty()) Fail("observations is no list of one or more");
-    for (const PolicyJson& seen : observations) options.observations.push_back(ReadObservation(seen));
-    const std::vector<double> x_ref = json.at("x_ref");
-    options.x_ref = Eigen::Map<const VectorXd>(x_ref.data(), static_cast<Eigen::Index>(x_ref.size()));
-    options.knot_time = json.at("knot_time");
-    if (!(options.knot_time > 0) || !std::isfinite(options.knot_time))
-      Fail(fmt::format("knot_time is {:g} s, expected above 0", options.knot_time));
-    options.begin = json.at("begin");
-    if (json.at("activation") != "tanh")
-      Fail(fmt::format("activation is {}, expected \"tanh\"", json.at("activation").dump()));
-    const VectorXd w = ReadLayers(json.at("layers"), &options.hidden);
+NetworkPolicy PolicyReader::ReadMembers(const JsonMember& json) const {
+  CheckNames("the state", json.At("state").Texts(), StateNames(model_));
+  PolicyOptions options;
+  const JsonMember observations = json.At("observations");
+  if (!observations.is_list() || observations.List().empty()) Fail("observations is no list of one or more");
+  for (const JsonMember& seen : observations.List()) options.observations.push_back(ReadObservation(seen));
+  options.x_ref = json.At("x_ref").Reals();
+  options.knot_time = json.At("knot_time").Real();
+  if (!(options.knot_time > 0) || !std::isfinite(options.knot_time))
+    Fail(fmt::format("knot_time is {:g} s, expected above 0", options.knot_time));
+  options.begin = json.At("begin").Real();
+  if (!(std::abs(options.begin) <= mjMAXVAL))
+    Fail(fmt::format("begin is {:g} s, no time of the engine's is beyond {:g} s", options.begin, mjMAXVAL));
+  if (const JsonMember activation = json.At("activation"); !activation.Is("tanh")) activation.Expected("\"tanh\"");
+  const VectorXd w = ReadLayers(json.At("layers").List(), &options.hidden);
 
-    const PolicyJson& controls = json.at("controls");
-    std::vector<std::string> names;
-    for (const PolicyJson& control : controls) names.push_back(control.at("name"));
-    CheckNames("the controls", names, ControlNames(model_));
-    const auto nu = static_cast<Eigen::Index>(controls.size());
-    const std::size_t N = controls.at(0).at("reference").size();
-    MatrixXd U(nu, static_cast<Eigen::Index>(N));
-    VectorXd lower(nu), upper(nu);
-    constexpr double kNoBound = kInf;
-    for (Eigen::Index i = 0; i < nu; i++) {
-      const PolicyJson& control = controls[static_cast<std::size_t>(i)];
-      lower[i] = control.at("lower").is_null() ? -kNoBound : control.at("lower").get<double>();
-      upper[i] = control.at("upper").is_null() ? kNoBound : control.at("upper").get<double>();
-      const std::vector<double> reference = control.at("reference");
-      if (reference.size() != N) Fail(fmt::format("references of {} and {} knots", N, reference.size()));
-      U.row(i) = Eigen::Map<const VectorXd>(reference.data(), U.cols()).transpose();
-    }
-    NetworkPolicy policy(model_, options, U, lower, upper);
-    policy.Set(w);
-    return policy;
-  } catch (const PolicyJson::exception& error) {
-    Fail(std::string("it is no policy: ") + error.what());
+  const std::vector<JsonMember> controls = json.At("controls").List();
+  std::vector<std::string> names;
+  for (const JsonMember& control : controls) names.push_back(control.At("name").Text());
+  CheckNames("the controls", names, ControlNames(model_));
+  if (controls.empty()) Fail("it has no controls");
+  const auto nu = static_cast<Eigen::Index>(controls.size());
+  const Eigen::Index N = controls[0].At("reference").Reals().size();
+  MatrixXd U(nu, N);
+  VectorXd lower(nu), upper(nu);
+  for (Eigen::Index i = 0; i < nu; i++) {
+    const JsonMember& control = controls[static_cast<std::size_t>(i)];
+    lower[i] = control.At("lower").RealOr(-kInf);
+    upper[i] = control.At("upper").RealOr(kInf);
+    const VectorXd reference = control.At("reference").Reals();
+    if (reference.size() != N) Fail(fmt::format("references of {} and {} knots", N, reference.size()));
+    U.row(i) = reference.transpose();
+  }
+  NetworkPolicy policy(model_, options, U, lower, upper);
+  policy.Set(w);
+  return policy;
+}
+
+NetworkPolicy PolicyReader::Read() const {
+  const Json json = ParseJson(ReadFile(file_, "policy '" + file_ + "'"), file_ + ": it is no policy: it");
+  try {
+    return ReadMembers({json, ""});
+  } catch (const BadJsonMember& member) {
+    Fail(member.text);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kFile) throw;
     Fail(error.what());

@@ -9,69 +9,72 @@
 
 #include "core/extremes.h"
 #include "optimizer/free_start.h"
+#include "rollout/json_member.h"
 #include "rollout/record_format.h"
 
 namespace costate {
 namespace {
-
-using ResumeJson = nlohmann::ordered_json;
 
 constexpr char kResumeFormat[] = "costate resume";
 constexpr int kResumeSchema = 1;      ///< raised when what is written means something else
 constexpr double kSameLength = 1e-9;  // relative: control intervals that differ by no more are the same
 constexpr double kSameStart = 1e-9;   // of starts that may move, which are taken apart and put together again
 
-// JSON has no number that is not finite: null, which is read as NaN
-ResumeJson ToJson(double number) { return std::isfinite(number) ? ResumeJson(number) : ResumeJson(); }
-double ToDouble(const ResumeJson& json) { return json.is_null() ? kNan : json.get<double>(); }
+// JSON has no number that is not finite: null
+Json ToJson(double number) { return std::isfinite(number) ? Json(number) : Json(); }
 
-ResumeJson ToList(const VectorXd& vector) {
-  ResumeJson list = ResumeJson::array();
+Json ToList(const VectorXd& vector) {
+  Json list = Json::array();
   for (const double number : vector) list.push_back(ToJson(number));
   return list;
 }
 
 // column by column
-ResumeJson ToJson(const MatrixXd& matrix) {
-  ResumeJson columns = ResumeJson::array();
+Json ToJson(const MatrixXd& matrix) {
+  Json columns = Json::array();
   for (Eigen::Index j = 0; j < matrix.cols(); ++j) columns.push_back(ToList(matrix.col(j)));
   return columns;
 }
 
-MatrixXd ToMatrix(const ResumeJson& columns, Eigen::Index rows) {
+double ReadNumber(const JsonMember& json) { return json.RealOr(kNan); }
+
+MatrixXd ReadColumns(const JsonMember& json, Eigen::Index rows) {
+  const std::vector<JsonMember> columns = json.List();
   MatrixXd matrix(rows, static_cast<Eigen::Index>(columns.size()));
   for (Eigen::Index j = 0; j < matrix.cols(); ++j) {
-    const ResumeJson& column = columns.at(static_cast<std::size_t>(j));
-    if (static_cast<Eigen::Index>(column.size()) != rows) {
-      throw Error(ErrorCode::kFile, fmt::format("a column has {} entries, expected {}", column.size(), rows));
-    }
-    for (Eigen::Index i = 0; i < rows; ++i) matrix(i, j) = ToDouble(column.at(static_cast<std::size_t>(i)));
+    const JsonMember& column = columns[static_cast<std::size_t>(j)];
+    const VectorXd numbers = column.RealsOr(kNan);
+    if (numbers.size() != rows) column.Expected(fmt::format("{} numbers, it has {}", rows, numbers.size()));
+    matrix.col(j) = numbers;
   }
   return matrix;
 }
 
 // empty where the start was given
-VectorXd ReadX0(const ResumeJson& json, Eigen::Index nx) {
-  const ResumeJson x0 = json.value("x0", ResumeJson::array());
-  return x0.empty() ? VectorXd() : VectorXd(ToMatrix(ResumeJson::array({x0}), nx));
+VectorXd ReadX0(const JsonMember& json, Eigen::Index nx) {
+  if (!json.Has("x0")) return {};
+  VectorXd x0 = json.At("x0").RealsOr(kNan);
+  if (x0.size() != 0 && x0.size() != nx)
+    json.At("x0").Expected(fmt::format("{} numbers or none, it has {}", nx, x0.size()));
+  return x0;
 }
 
-ResumeJson StateJson(const Task& task, const SolveState& state) {
-  ResumeJson json = {{"solver", ToString(task.solver.type)},
-                     {"regularization", ToJson(state.regularization)},
-                     {"regularization_by_step", ToJson(state.regularization_by_step)},
-                     {"barrier", ToJson(state.barrier)},
-                     {"U", ToJson(state.U)},
-                     {"X", ToJson(state.X)},
-                     {"x0", ToList(state.x0)},
-                     {"costates", ToJson(state.costates)}};
-  ResumeJson constraints = ResumeJson::array();
+Json StateJson(const Task& task, const SolveState& state) {
+  Json json = {{"solver", ToString(task.solver.type)},
+               {"regularization", ToJson(state.regularization)},
+               {"regularization_by_step", ToJson(state.regularization_by_step)},
+               {"barrier", ToJson(state.barrier)},
+               {"U", ToJson(state.U)},
+               {"X", ToJson(state.X)},
+               {"x0", ToList(state.x0)},
+               {"costates", ToJson(state.costates)}};
+  Json constraints = Json::array();
   for (int i = 0; i < task.constraints.size(); ++i) {
     const ConstraintInfo& info = task.constraints[i].info();
     constraints.push_back({{"name", info.name}, {"components", info.components}});
     if (state.multipliers.empty()) continue;
     constraints.back().update({{"penalty", ToJson(state.penalties[i])},
-                               {"residual", state.residuals.size() > 0 ? ToJson(state.residuals[i]) : ResumeJson()},
+                               {"residual", state.residuals.size() > 0 ? ToJson(state.residuals[i]) : Json()},
                                {"token", ToJson(state.tokens[i])},
                                {"multipliers", ToJson(state.multipliers[static_cast<std::size_t>(i)])}});
   }
@@ -111,15 +114,15 @@ class Fit {
   }
 
   // the same constraints by name and component; those of the run in the order of the task
-  std::vector<ResumeJson> Constraints(const ResumeJson& saved) const {
-    std::vector<ResumeJson> found;
+  std::vector<JsonMember> Constraints(const std::vector<JsonMember>& saved) const {
+    std::vector<JsonMember> found;
     for (int i = 0; i < task_.constraints.size(); ++i) {
       const ConstraintInfo& info = task_.constraints[i].info();
-      const auto at =
-          std::find_if(saved.begin(), saved.end(), [&](const ResumeJson& c) { return Same(c.at("name"), info.name); });
+      const auto at = std::find_if(saved.begin(), saved.end(),
+                                   [&](const JsonMember& c) { return Same(c.At("name").Text(), info.name); });
       if (at == saved.end())
         Fail(fmt::format("constraint '{}' of the task is none of the run's ({})", info.name, List(saved)));
-      const auto components = at->at("components").get<std::vector<std::string>>();
+      const auto components = at->At("components").Texts();
       if (components.size() != info.components.size()) {
         Fail(fmt::format("constraint '{}' has {} components in the run, {} in the task", info.name, components.size(),
                          info.components.size()));
@@ -131,8 +134,8 @@ class Fit {
       }
       found.push_back(*at);
     }
-    for (const ResumeJson& c : saved) {
-      const std::string name = c.at("name");
+    for (const JsonMember& c : saved) {
+      const std::string name = c.At("name").Text();
       bool known = false;
       for (int i = 0; i < task_.constraints.size(); ++i) known = known || Same(name, task_.constraints[i].info().name);
       if (!known) Fail(fmt::format("constraint '{}' of the run is not in the task", name));
@@ -143,9 +146,9 @@ class Fit {
  private:
   static bool Same(const std::string& saved, const std::string& name) { return saved == AsWritten(name); }
 
-  static std::string List(const ResumeJson& saved) {
+  static std::string List(const std::vector<JsonMember>& saved) {
     std::string names;
-    for (const ResumeJson& c : saved) names += (names.empty() ? "'" : ", '") + c.at("name").get<std::string>() + "'";
+    for (const JsonMember& c : saved) names += (names.empty() ? "'" : ", '") + c.At("name").Text() + "'";
     return names.empty() ? "it has none" : names;
   }
 
@@ -154,71 +157,63 @@ class Fit {
   const Task& task_;
 };
 
-std::vector<MatrixXd> Multipliers(const std::vector<ResumeJson>& constraints, const Task& task, const char* member) {
+std::vector<MatrixXd> ReadMultipliers(const std::vector<JsonMember>& constraints, const Task& task) {
   std::vector<MatrixXd> multipliers;
   for (std::size_t i = 0; i < constraints.size(); ++i) {
-    multipliers.push_back(ToMatrix(constraints[i].at(member), task.constraints[static_cast<int>(i)].size()));
-    if (multipliers.back().cols() != task.N + 1) {
-      throw Error(ErrorCode::kFile,
-                  fmt::format("multipliers stand at {} knots, expected {}", multipliers.back().cols(), task.N + 1));
-    }
+    const JsonMember member = constraints[i].At("multipliers");
+    multipliers.push_back(ReadColumns(member, task.constraints[static_cast<int>(i)].size()));
+    if (multipliers.back().cols() != task.N + 1)
+      member.Expected(fmt::format("those of {} knots, they are of {}", task.N + 1, multipliers.back().cols()));
   }
   return multipliers;
 }
 
-SolveState ReadState(const ResumeJson& json, const Fit& fit, const Task& task) {
+SolveState ReadState(const JsonMember& json, const Fit& fit, const Task& task) {
   const Dims dims(task.model.get());
   SolveState state;
-  state.U = ToMatrix(json.at("U"), dims.nu);
-  state.X = ToMatrix(json.at("X"), dims.nx);
+  state.U = ReadColumns(json.At("U"), dims.nu);
+  state.X = ReadColumns(json.At("X"), dims.nx);
   state.x0 = ReadX0(json, dims.nx);
-  state.costates = ToMatrix(json.at("costates"), dims.ndx);
-  state.barrier = ToDouble(json.at("barrier"));
-  state.regularization = ToDouble(json.at("regularization"));
-  state.regularization_by_step = ToDouble(json.value("regularization_by_step", ResumeJson(-1.0)));
-  const std::vector<ResumeJson> constraints = fit.Constraints(json.at("constraints"));
+  state.costates = ReadColumns(json.At("costates"), dims.ndx);
+  state.barrier = ReadNumber(json.At("barrier"));
+  state.regularization = ReadNumber(json.At("regularization"));
+  state.regularization_by_step =
+      json.Has("regularization_by_step") ? ReadNumber(json.At("regularization_by_step")) : -1;
+  const std::vector<JsonMember> constraints = fit.Constraints(json.At("constraints").List());
   // a motion back within constraints has none
-  if (std::none_of(constraints.begin(), constraints.end(), [](const auto& c) { return c.contains("multipliers"); }))
+  if (std::none_of(constraints.begin(), constraints.end(), [](const auto& c) { return c.Has("multipliers"); }))
     return state;
-  state.multipliers = Multipliers(constraints, task, "multipliers");
+  state.multipliers = ReadMultipliers(constraints, task);
   state.penalties.resize(static_cast<Eigen::Index>(constraints.size()));
   state.residuals.resize(state.penalties.size());
   state.tokens.resize(state.penalties.size());
   for (std::size_t i = 0; i < constraints.size(); ++i) {
     const Eigen::Index at = static_cast<Eigen::Index>(i);
-    state.penalties[at] = ToDouble(constraints[i].at("penalty"));
-    state.tokens[at] = ToDouble(constraints[i].at("token"));
-    if (constraints[i].at("residual").is_null()) {
+    state.penalties[at] = ReadNumber(constraints[i].At("penalty"));
+    state.tokens[at] = ReadNumber(constraints[i].At("token"));
+    const JsonMember residual = constraints[i].At("residual");
+    if (residual.is_null()) {
       state.residuals.resize(0);
     } else if (state.residuals.size() > at) {
-      state.residuals[at] = constraints[i].at("residual");
+      state.residuals[at] = residual.Real();
     }
   }
   return state;
 }
 
-SolveStatus ToStatus(const ResumeJson& json) {
-  const int status = json.get<int>(), last = static_cast<int>(SolveStatus::kTimeLimit);
-  if (status < 0 || status > last)
-    throw Error(ErrorCode::kFile, fmt::format("a status is {}, expected 0 to {}", status, last));
-  return static_cast<SolveStatus>(status);
-}
-
-FreeTimeState ReadTimes(const ResumeJson& json, const Fit& fit, const Task& task) {
+FreeTimeState ReadTimes(const JsonMember& json, const Fit& fit, const Task& task) {
   FreeTimeState times;
-  times.time = json.at("time");
-  times.state_time = json.at("state_time");
-  times.U = ToMatrix(json.at("U"), task.model->nu);
+  times.time = json.At("time").Real();
+  times.state_time = json.At("state_time").Real();
+  times.U = ReadColumns(json.At("U"), task.model->nu);
   times.x0 = ReadX0(json, task.x0.size());
-  times.multipliers = Multipliers(fit.Constraints(json.at("constraints")), task, "multipliers");
-  for (const ResumeJson& trial : json.at("trials")) {
+  times.multipliers = ReadMultipliers(fit.Constraints(json.At("constraints").List()), task);
+  for (const JsonMember& trial : json.At("trials").List()) {
     // what is not finite is infinite there
-    const auto number = [&](const char* name) {
-      const double value = ToDouble(trial.at(name));
-      return std::isnan(value) ? kInf : value;
-    };
     times.trials.push_back(
-        {trial.at("time"), number("cost"), number("violation"), ToStatus(trial.at("status")), trial.at("iterations")});
+        {trial.At("time").Real(), trial.At("cost").RealOr(kInf), trial.At("violation").RealOr(kInf),
+         static_cast<SolveStatus>(trial.At("status").Whole(0, static_cast<int>(SolveStatus::kTimeLimit))),
+         trial.At("iterations").Whole(0)});
   }
   return times;
 }
@@ -249,11 +244,11 @@ void LeaveOut(Task* task) {
 }  // namespace
 
 std::string ResumeText(const Task& task, const SolveResult& result, const FreeTimeResult* timed) {
-  ResumeJson json = {{"format", kResumeFormat}, {"schema", kResumeSchema}, {"state", StateJson(task, result.state)}};
+  Json json = {{"format", kResumeFormat}, {"schema", kResumeSchema}, {"state", StateJson(task, result.state)}};
   if (timed) {
     // a motion that does not keep the constraints is nothing to start other times from
     const bool kept = result.violation <= task.constrained.tolerance;
-    ResumeJson constraints = ResumeJson::array(), trials = ResumeJson::array();
+    Json constraints = Json::array(), trials = Json::array();
     for (int i = 0; i < task.constraints.size(); ++i) {
       const ConstraintInfo& info = task.constraints[i].info();
       constraints.push_back({{"name", info.name},
@@ -292,28 +287,24 @@ void Resume(const Record& record, const std::string& folder, Task* task) {
   const auto damaged = [&](const std::string& what) {
     return Error(ErrorCode::kFile, fmt::format("run '{}': {} is damaged: {}", folder, kResumeFile, what));
   };
+  const Json json = ParseJson(table->second, fmt::format("run '{}': {}", folder, kResumeFile));
   try {
-    const ResumeJson json = ResumeJson::parse(table->second);
-    const int schema = json.at("schema");
-    if (json.at("format") != kResumeFormat || schema > kResumeSchema) {
-      throw Error(ErrorCode::kFile,
-                  fmt::format("it has schema {}, this program reads up to {}", schema, kResumeSchema));
-    }
-    const bool times = json.contains("times"), free = task->free_time.longest > 0;
+    const JsonMember root(json, "");
+    const int schema = root.At("schema").Whole(0);
+    if (!root.At("format").Is(kResumeFormat) || schema > kResumeSchema)
+      throw damaged(fmt::format("it has schema {}, this program reads up to {}", schema, kResumeSchema));
+    const bool times = root.Has("times"), free = task->free_time.longest > 0;
     if (times != free) {
       fit.Fail(fmt::format("the length of the motion is {} in the run, {} in the task (<time>)",
                            times ? "free" : "given", free ? "free" : "given"));
     }
-    task->state = ReadState(json.at("state"), fit, *task);
+    task->state = ReadState(root.At("state"), fit, *task);
     if (times) {
-      task->time_state = ReadTimes(json.at("times"), fit, *task);
+      task->time_state = ReadTimes(root.At("times"), fit, *task);
       task->time_state.state = task->state;
     }
-  } catch (const ResumeJson::exception& error) {
-    throw damaged(error.what());
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kFile) throw damaged(error.what());
-    throw;
+  } catch (const BadJsonMember& member) {
+    throw damaged(member.text);
   }
   if (task->state.U.cols() != task->N)
     throw damaged(fmt::format("it has controls for {} intervals, the run has {}", task->state.U.cols(), task->N));

@@ -410,6 +410,41 @@ TEST(Policy, OfNamesThatAreNotUtf8IsReadAgain) {
   EXPECT_ERROR(LoadPolicy(other.get(), folder.File("policy.json")), ErrorCode::kFile, "in model", "it is qpos[ank]");
 }
 
+// what stands there, and where: the parser's own conversions read 2.7 as 2 and true as 1
+TEST(Policy, NamesEachMemberOfItsFileThatIsNone) {
+  const support::TemporaryFolder folder;
+  const SeeingAll all;
+  const nlohmann::json whole = nlohmann::json::parse(all.policy.ToJson());
+  const auto refused = [&](const char* pointer, const nlohmann::json& value, const char* text) {
+    nlohmann::json changed = whole;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    EXPECT_ERROR(LoadPolicy(all.task.model.get(), folder.Write("policy.json", changed.dump())), ErrorCode::kFile,
+                 "policy.json: ", text);
+  };
+  refused("/observations/0/scale", nullptr, "observations[0].scale is null, expected a number");
+  refused("/observations/0/scale", true, "observations[0].scale is true, expected a number");
+  refused("/observations/0/difference", 3, "observations[0].difference is 3, expected a text");
+  refused("/state", "all", "state is \"all\", expected a list");
+  refused("/state/1", 2, "state[1] is 2, expected a text");
+  refused("/x_ref/2", "0", "x_ref[2] is \"0\", expected a number");
+  refused("/begin", 1e300, "begin is 1e+300 s");
+  refused("/knot_time", {0.01}, "knot_time is [0.01], expected a number");
+  refused("/layers", 3, "layers is 3, expected a list");
+  refused("/layers/1/W/0/2", nullptr, "layers[1].W[0][2] is null, expected a number");
+  refused("/layers/0/b", nullptr, "layers[0].b is null, expected a list");
+  refused("/controls/0/lower", true, "controls[0].lower is true, expected a number");
+  refused("/controls/0/lower", 1e9, "has bounds 1e+09 and ");
+  refused("/controls/0/reference/0", nullptr, "controls[0].reference[0] is null, expected a number");
+  refused("/controls/0", 7, "controls[0] is 7, expected members by name");
+  refused("/activation", nullptr, "activation is null, expected \"tanh\"");
+
+  // deeper than whatever prints it has room for on its stack
+  std::string deep = all.policy.ToJson();
+  deep.replace(deep.find("\"tanh\""), 6, std::string(200000, '[') + std::string(200000, ']'));
+  EXPECT_ERROR(LoadPolicy(all.task.model.get(), folder.Write("policy.json", deep)), ErrorCode::kFile,
+               "policy.json: it is no policy: it is damaged: it is nested more than 64 deep");
+}
+
 TEST(Policy, RefusesWhatItCannotDo) {
   const auto complaint = [](const std::string& elements) {
     try {
@@ -456,6 +491,9 @@ TEST(Policy, RefusesWhatItCannotDo) {
   EXPECT_ERROR(LoadPolicy(all.task.model.get(), folder.Write("policy.json", json)), ErrorCode::kFile,
                "policy.json: activation is \"relu\", expected \"tanh\"");
   EXPECT_THROW(all.policy.Set(VectorXd::Zero(2)), Error);
+  const VectorXd x_ref = VectorXd::Zero(Dims(all.task.model.get()).nx), u = VectorXd::Zero(all.task.model->nu);
+  EXPECT_ERROR(NetworkPolicy(all.task.model.get(), {.x_ref = x_ref, .knot_time = 0.01}, u, u.array() + 1, u),
+               ErrorCode::kInvalidArgument, "has bounds 1 and 0");
   EXPECT_THROW(all.policy.Set(VectorXd::Constant(all.policy.weights(), NAN)), Error);
   EXPECT_THROW(TrainPolicy(all.task, &all.policy, {.stages = 0}), Error);
 }

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "support/engine_test.h"
@@ -320,7 +321,31 @@ TEST_F(ResumeTest, RefusesAStatusThatIsNone) {
   EXPECT_EQ(second.time_state.trials.back().status, SolveStatus::kStalled);
   part.trials.back().status = static_cast<SolveStatus>(9);
   EXPECT_ERROR(Resume(SaveRun(first, part.result, &part), "run", &second), ErrorCode::kFile,
-               "run 'run': resume.json is damaged: a status is 9");
+               "run 'run': resume.json is damaged: times.trials[", "].status is 9, expected a whole number from 0 to");
+}
+
+// the parser's own conversions read 2.7 as 2 and true as 1, and their complaints name no member
+TEST_F(ResumeTest, NamesEachMemberThatIsNone) {
+  const Task first = RailTask(kThere);
+  Record run = SaveRun(first, SolveUntil(first, 2));
+  const std::string text = run.tables[kResumeFile];
+  const nlohmann::json whole = nlohmann::json::parse(text);
+  const auto refused = [&](const char* pointer, const nlohmann::json& value, const char* what) {
+    nlohmann::json changed = whole;
+    changed[nlohmann::json::json_pointer(pointer)] = value;
+    run.tables[kResumeFile] = changed.dump();
+    Task task = RailTask(kThere);
+    EXPECT_ERROR(Resume(run, "run", &task), ErrorCode::kFile, "run 'run': resume.json is damaged: ", what);
+  };
+  refused("/schema", 1.5, "schema is 1.5, expected a whole number");
+  refused("/schema", 7, "it has schema 7, this program reads up to 1");
+  refused("/state/barrier", true, "state.barrier is true, expected a number");
+  refused("/state/U", 3, "state.U is 3, expected a list");
+  refused("/state/U/4", {1, 2, 3, 4}, "state.U[4] is [1,2,3,4], expected 1 numbers, it has 4");
+  refused("/state/U/4/0", "x", "state.U[4][0] is \"x\", expected a number");
+  refused("/state/constraints/0/name", 5, "state.constraints[0].name is 5, expected a text");
+  refused("/state/constraints/1/penalty", "x", "state.constraints[1].penalty is \"x\", expected a number");
+  refused("/state/constraints/1/multipliers", {{0, 0}}, "expected those of 21 knots, they are of 1");
 }
 
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
@@ -355,6 +380,10 @@ TEST_F(ResumeTest, RefusesWhatDoesNotFit) {
                "<guess file=\"old\"/>");
   none.tables[kResumeFile] = "{\"format\": \"costate resume\", \"schema\": 1}";
   EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "run 'old': resume.json is damaged", "state");
+  none.tables[kResumeFile] = "{\"format\"";
+  EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "run 'old': resume.json is cut off or is not JSON");
+  none.tables[kResumeFile] = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_ERROR(Resume(none, "old", &task), ErrorCode::kFile, "run 'old': resume.json is damaged: it is nested");
 }
 
 }  // namespace
