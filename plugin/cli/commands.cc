@@ -68,6 +68,10 @@ void CatchInterrupts() {
 bool Interrupted() { return interrupted != 0; }
 
 bool IsTaskFile(const std::string& path) {
+  // a pipe would wait for its other end; whoever reads it next says that it is no file
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+
   // the head of the file: a task's root element stands behind comments at most
   std::ifstream file(path, std::ios::binary);
   std::string head(65536, '\0');

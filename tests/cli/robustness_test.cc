@@ -1,6 +1,7 @@
 // Bad input, full disks, signals: always a sentence and an exit code, never half a run.
 #include <costate/record.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 
@@ -123,6 +124,17 @@ TEST(CliRobustness, RefusesBadFilesInEveryCommand) {
 }
 
 // What cannot be optimized is said before any work is done, and nothing is left behind.
+// to open a pipe would be to wait until somebody writes to it, deaf to signals
+TEST(CliRobustness, DoesNotWaitForAPipe) {
+  TemporaryFolder folder;
+  const std::string pipe = folder.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  support::ProcessOptions soon;
+  soon.timeout = 20;
+  for (const char* command : {"rollout", "optimize", "gradient", "mpc", "info", "check", "view", "task"})
+    EXPECT_TRUE(RefusedWith(Costate({command, pipe}, soon), "is not a regular file")) << command;
+}
+
 TEST(CliRobustness, RefusesToOptimizeWhatCannotMoveOrHasNoTime) {
   TemporaryFolder folder;
   const std::string passive = folder.Write("passive.xml",
