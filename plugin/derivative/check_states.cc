@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 #include <random>
 #include <sstream>
 
@@ -13,6 +12,7 @@
 #include "core/engine_guard.h"
 #include "core/joint.h"
 #include "core/number.h"
+#include "core/read_file.h"
 #include "core/warnings.h"
 
 namespace costate {
@@ -26,8 +26,7 @@ constexpr double kSettleAfter = 0.1;      // [s] on after the first contact, pas
 
 // numbers of a text file, separated by white space or commas; # starts a comment
 std::vector<double> ReadNumbers(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::kFile, "state file '" + path + "' cannot be read");
+  std::istringstream file(ReadFile(path, "state file '" + path + "'"));
   std::vector<double> numbers;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

@@ -283,6 +283,7 @@ TEST(Check, BadInputIsExitCodeTwoWithASentence) {
              "none.obj"},
         Case{{model, "--key", "flor"}, "floor"}, Case{{model, "--key", "7"}, "7"},
         Case{{model, "--state", folder.File("none.txt")}, "none.txt"},
+        Case{{model, "--state", folder.path().string()}, "is a folder, not a file"},
         Case{{model, "--state", folder.Write("short.txt", "1 2 3")}, "has 3 numbers"},
         Case{{model, "--state", folder.Write("word.txt", "1 2\n3 four")}, ":2: 'four' is not a number"},
         Case{{model, "--state", folder.Write("nan.txt", "0 0 nan 0")}, "qvel[x]"},
