@@ -25,12 +25,12 @@ std::string JoinWords(const std::vector<std::string>& words, const std::string& 
   return text;
 }
 
-std::string FirstWords(std::vector<std::string> words, std::size_t most) {
-  if (words.size() <= most) return JoinWords(words);
+std::string FirstWords(std::vector<std::string> words, std::size_t most, const std::string& last) {
+  if (words.size() <= most) return JoinWords(words, last);
   const std::size_t more = words.size() - most;
   words.resize(most);
   words.push_back(fmt::format("{} more", more));
-  return JoinWords(words);
+  return JoinWords(words, last);
 }
 
 }  // namespace costate

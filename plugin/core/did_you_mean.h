@@ -17,8 +17,8 @@ std::string Suggestion(const std::string& name, const std::vector<std::string>& 
 /// "a, b and c", without a last word "a, b, c".
 std::string JoinWords(const std::vector<std::string>& words, const std::string& last = "and");
 
-/// The first of them: "a, b and 7 more".
-std::string FirstWords(std::vector<std::string> words, std::size_t most);
+/// The first of them: "a, b and 7 more", without a last word "a, b, 7 more".
+std::string FirstWords(std::vector<std::string> words, std::size_t most, const std::string& last = "and");
 
 }  // namespace costate
 

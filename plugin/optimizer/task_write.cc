@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "core/did_you_mean.h"
 #include "core/element.h"
 #include "optimizer/task_xml.h"
 
@@ -50,14 +51,9 @@ std::string WhatThereIs(const mjModel* model) {
   constexpr std::size_t kMost = 20;
   std::string text;
   for (mjtObj type : {mjOBJ_JOINT, mjOBJ_BODY, mjOBJ_SITE, mjOBJ_GEOM}) {
-    std::vector<std::string> names = GivenNames(model, type);
+    const std::vector<std::string> names = GivenNames(model, type);
     if (names.empty()) continue;
-    if (names.size() > kMost) {
-      const std::size_t more = names.size() - kMost;
-      names.resize(kMost);
-      names.push_back(fmt::format("{} more", more));
-    }
-    text += fmt::format("     {:<8}{}\n", std::string(mju_type2Str(type)) + ":", JoinWords(names, ""));
+    text += fmt::format("     {:<8}{}\n", std::string(mju_type2Str(type)) + ":", FirstWords(names, kMost, ""));
   }
   return text;
 }

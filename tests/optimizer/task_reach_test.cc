@@ -121,6 +121,18 @@ TEST_F(Reach, JointsMayHaveBlanksInTheirNames) {
   EXPECT_NEAR(AtTheEnd(task, 1, task.x0).norm(), mjPI, 1e-12);
 }
 
+TEST_F(Reach, PartsWithoutANameAreCalledAsMessagesCallThem) {
+  support::TemporaryFolder folder;
+  const std::string model =
+      folder.Write("unnamed.xml", R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1" pos=".3 0 0"/>
+      <site name="middle" pos=".1 0 0"/><site pos=".3 0 0"/></body></worldbody><actuator><motor joint="j"/></actuator>
+      </mujoco>)");
+  const Task task = MakeReachTask(model, {.goals = {"site:site 1=0,_,.3"}});
+  EXPECT_TRUE(MatricesNear(AtTheEnd(task, 0, task.x0), Eigen::Vector2d(0.3, -0.3), 1e-12));
+  EXPECT_ERROR(MakeReachTask(model, {.goals = {"site:site 2=0,0,0"}}), ErrorCode::kInvalidArgument,
+               "goal 'site:site 2=0,0,0': model 'MuJoCo Model' has no site 'site 2', did you mean 'site 1'?");
+}
+
 // three links whose servos are at their limit of force a few hundredths of a radian from where they pull nowhere, with
 // a block where the straight way to some postures ends; a motor has no posture of its own
 constexpr char kServoArm[] = R"(<mujoco>
