@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/actuator_range.h"
+#include "core/element.h"
 #include "core/lap.h"
 #include "optimizer/basin_hopping.h"
 #include "optimizer/stuck.h"
@@ -116,8 +117,8 @@ std::string DeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef
   const auto name = [&](int geom) -> std::string {
     if (geom < 0) return "a flex";
     const int body = m->geom_bodyid[geom];
-    const char* own = mj_id2name(m, mjOBJ_GEOM, geom);  // of what stands in the world only that says which
-    return body == 0 && own ? fmt::format("'{}'", own) : fmt::format("'{}'", ElementName(m, mjOBJ_BODY, body));
+    const std::string own = GivenName(m, mjOBJ_GEOM, geom);  // of what stands in the world only that says which
+    return fmt::format("'{}'", body == 0 && !own.empty() ? own : ElementName(m, mjOBJ_BODY, body));
   };
   return fmt::format("{} penetrates {} by {:.3g} m, the mean body size is {:.3g} m", name(deepest->geom[1]),
                      name(deepest->geom[0]), -deepest->dist, m->stat.meansize);
