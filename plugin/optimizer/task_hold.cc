@@ -28,6 +28,8 @@ constexpr double kGainFound = 1e-6;   // relative change of a cost to go that ha
 constexpr double kWeakest = 1e-9;     // R of controls that hardly move anything, in terms of the largest
 constexpr double kHeldBetter = 0.25;  // of how far the constant control lets it fall
 constexpr double kSettled = 0.1;      // [s]
+constexpr double kLanded = 0.06;      // [s] from a hair above the floor: by kSettled weak servos sag
+constexpr int kHoldAttempts = 3, kLandedAttempts = 5;
 
 constexpr double kSlowerBandwidths[] = {1, 0.5, 0.25};  // of what brings a start that leans to rest: its limits bind
 constexpr int kRestSteps = 30;
@@ -213,33 +215,39 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
   Simulator simulator(m, start.context, task.substeps, 1);
   Trajectory motion, best;
   const double falls = Farthest(m, motion, simulator.Rollout(start.x, U, &motion), start.x, mass);
+  const int settled = std::min(task.N, static_cast<int>(std::ceil(kSettled / simulator.knot_time())));
+  const VectorXd landed = motion.X.col(std::min(settled, static_cast<int>(std::ceil(kLanded / simulator.knot_time()))));
 
-  // about the start, then about where that has come to rest a moment later: on its feet, not a hair above the floor
+  // by gains about a state, then about where that has come to rest a moment later: on its feet, not a hair above the floor
   Linearizer linearizer(m, {.substeps = task.substeps});
   linearizer.SetContext(start.context);
-  VectorXd at = start.x, held = u;
   double least = kHeldBetter * falls;
-  const int settled = std::min(task.N, static_cast<int>(std::ceil(kSettled / simulator.knot_time())));
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    StepDerivative step;
-    linearizer.Linearize(at, held, &step);
-    if (step.status != StepStatus::kOk) break;
-    const MatrixXd K = HoldingGain(step, mass.reconstructedMatrix(), simulator.knot_time(), task.N);
-    if (K.size() == 0) break;
-    const RolloutStatus status =
-        simulator.RolloutFeedback(start.x, task.N, HoldingLaw(task, start.x, held, K), &motion);
-    const double far = Farthest(m, motion, status, start.x, mass);
-    if (far < least) {
-      least = far;
-      best = motion;
+  const auto hold = [&](VectorXd at, int attempts, bool about_start) {
+    VectorXd held = u;
+    for (int attempt = 0; attempt < attempts; ++attempt) {
+      at.segment(dims.nq, dims.nv).setZero();
+      if (attempt > 0 || !about_start) held = HoldControl(task, at, start.context, held);
+      StepDerivative step;
+      linearizer.Linearize(at, held, &step);
+      if (step.status != StepStatus::kOk) return;
+      const MatrixXd K = HoldingGain(step, mass.reconstructedMatrix(), simulator.knot_time(), task.N);
+      if (K.size() == 0) return;
+      const HoldingLaw law(task, about_start ? start.x : at, held, K);
+      const RolloutStatus status = simulator.RolloutFeedback(start.x, task.N, law, &motion);
+      const double far = Farthest(m, motion, status, start.x, mass);
+      if (far < least) {
+        least = far;
+        best = motion;
+      }
+      if (far < StaysWithin(m) || !(far < falls)) return;
+      at = motion.X.col(settled);
     }
-    if (far < StaysWithin(m) || !(far < falls)) break;
-    at = motion.X.col(settled);
-    at.segment(dims.nq, dims.nv).setZero();
-    held = HoldControl(task, at, start.context, held);
-  }
+  };
+  hold(start.x, kHoldAttempts, true);
+  // gains of free flight move nothing: to where the robot stands, about where the constant control lands
+  if (std::isfinite(falls) && !(least < StaysWithin(m))) hold(landed, kLandedAttempts, false);
   // a start that leans: about where it would stand
-  if (at = start.x, held = u; best.N() == 0 && FindRest(task, start, mass, &at, &held)) {
+  if (VectorXd at = start.x, held = u; best.N() == 0 && FindRest(task, start, mass, &at, &held)) {
     StepDerivative step;
     linearizer.Linearize(at, held, &step);
     if (step.status != StepStatus::kOk) return U;

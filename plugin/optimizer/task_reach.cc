@@ -16,6 +16,7 @@
 #include "optimizer/hints.h"
 #include "optimizer/position_servo.h"
 #include "optimizer/task_follow.h"
+#include "optimizer/task_guess.h"
 #include "optimizer/task_path.h"
 #include "optimizer/task_posture.h"
 #include "optimizer/task_start.h"
@@ -37,10 +38,11 @@ constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
 constexpr double kLed = 0.01;  // factor on the posture's running weight where the guess leads there: it is to arrive in
                                // the time that is asked for, not as soon as forces allow
 constexpr double kEffort = 0.02;
-constexpr double kThere = 0.6;         // part of the motion after which a guess is at a posture that reaches the goals
-constexpr int kPlanned = 3;            // postures beside the nearest to which ways round are looked for
-constexpr double kArrived = 0.1;       // natural units by which a followed way may miss the goals
-constexpr double kNearKey = 0.5;       // … and any coordinate may be off a keyframe's
+constexpr double kThere = 0.6;  // part of the motion after which a guess is at a posture that reaches the goals
+constexpr double kLater[] = {0.6, 0.8, 0.95, 1};  // … or, where that costs less: what falls over is there for a moment
+constexpr int kPlanned = 3;                       // postures beside the nearest to which ways round are looked for
+constexpr double kArrived = 0.1;                  // natural units by which a followed way may miss the goals
+constexpr double kNearKey = 0.5;                  // … and any coordinate may be off a keyframe's
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
 int ChooseSubsteps(double time, double timestep) {
@@ -316,6 +318,11 @@ void SetWayOfServos(const Task& task, const Start& start, const MatrixXd& qpos, 
   SetPostures(follows ? "follow" : "hold", way, guess);
 }
 
+bool ArriveAt(const mjModel* model, const VectorXd& end, const Start& start, const std::vector<PartGoal>& parts,
+              const VectorXd& sizes) {
+  return MissOfGoals(model, {end, {}, start.context}, parts, sizes, NaturalLength(model)) < kArrived;
+}
+
 // what motors can follow to a posture, as fast as they can of these times: straight, or else round what is in the way;
 // or else to another posture
 std::optional<Waypoints> FindWay(const Task& task, const Start& start, const std::vector<VectorXd>& postures,
@@ -340,46 +347,6 @@ std::optional<Waypoints> FindWay(const Task& task, const Start& start, const std
   return way;
 }
 
-struct WayToGoals {
-  bool led = false;            // is there one?
-  std::size_t postures = 0;    // that were found
-  std::vector<PartGoal> left;  // goals that the joints do not move: the postures are of the others
-};
-
-// by way of a posture at the goals: servos from what holds the start to what holds it; motors, which would not stay on
-// any way there, by what follows one
-WayToGoals AddWayToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& goals,
-                           const VectorXd& sizes, double time, pugi::xml_node root) {
-  const mjModel* model = task.model.get();
-  WayToGoals to;
-  std::vector<PartGoal> parts;
-  const auto find = [&](PostureJoints joints) -> std::vector<VectorXd> {
-    parts.clear();
-    to.left.clear();
-    for (const PartGoal& goal : goals) (MoveTo(model, goal, joints) ? parts : to.left).push_back(goal);
-    if (parts.empty()) return {};
-    return ReachPostures(model, start, parts, sizes, NaturalLength(model), joints);
-  };
-  const Arrives arrives = [&](const VectorXd& end) {
-    return MissOfGoals(model, {end, {}, start.context}, parts, sizes, NaturalLength(model)) < kArrived;
-  };
-  const std::vector<VectorXd> held = find(PostureJoints::kServos);
-  if (!held.empty()) {
-    const MatrixXd way = WayToOneOf(model, start, held, sizes);
-    SetWayOfServos(task, start, way, sizes, kThere * time, arrives, root.append_child("guess"));
-    to.led = true;
-    return to;
-  }
-  if (model->na > 0) return to;
-  const std::vector<VectorXd> followed = find(PostureJoints::kActuated);
-  to.postures = followed.size();
-  if (followed.empty()) return to;
-  const std::optional<Waypoints> way = FindWay(task, start, followed, sizes, {kThere * time, time}, arrives);
-  if (way) SetPostures("follow", *way, root.append_child("guess"));
-  to.led = way.has_value();
-  return to;
-}
-
 // postures at the goals, and no way to any of them
 void WarnOfNoWay(std::size_t postures, double time, std::vector<std::string>* warnings) {
   if (postures == 0) return;
@@ -393,6 +360,52 @@ void WarnOfDeepKey(const mjModel* model, const Start& start, const std::string& 
                    std::vector<std::string>* warnings) {
   if (const std::string deep = DeepContact(model, start.context, goal.x, goal.u); !deep.empty())
     warnings->push_back(fmt::format("at keyframe '{}', the goal, {}: no motion stays there", key, deep));
+}
+
+// a guess that no other is
+pugi::xml_node AddGuess(pugi::xml_node guesses, const char* attribute, const std::string& text) {
+  for (const pugi::xml_node guess : guesses) {
+    if (text == guess.attribute(attribute).value() && !guess.attribute("qpos")) return guess;
+  }
+  const pugi::xml_node guess = guesses.append_child("guess");
+  SetAttribute(guess, attribute, text);
+  return guess;
+}
+
+struct WayToGoals {
+  std::vector<PartGoal> parts;  // that it leads to
+  std::vector<PartGoal> left;   // that the joints that go there do not move
+  std::size_t postures = 0;     // of motors, at the goals
+};
+
+// by way of a posture at the goals: servos from what holds the start to what holds it, or held at the start where that
+// costs less; motors, which would not stay on any way there, by what follows one. No guesses where there is no way.
+WayToGoals AddWaysToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& goals,
+                            const VectorXd& sizes, double time, pugi::xml_node guesses) {
+  const mjModel* model = task.model.get();
+  WayToGoals to;
+  const auto find = [&](PostureJoints joints) -> std::vector<VectorXd> {
+    to.parts.clear();
+    to.left.clear();
+    for (const PartGoal& goal : goals) (MoveTo(model, goal, joints) ? to.parts : to.left).push_back(goal);
+    if (to.parts.empty()) return {};
+    return ReachPostures(model, start, to.parts, sizes, NaturalLength(model), joints);
+  };
+  const Arrives arrives = [&](const VectorXd& end) { return ArriveAt(model, end, start, to.parts, sizes); };
+  const std::vector<VectorXd> held = find(PostureJoints::kServos);
+  if (!held.empty()) {
+    const MatrixXd way = WayToOneOf(model, start, held, sizes);
+    SetWayOfServos(task, start, way, sizes, kThere * time, arrives, guesses.append_child("guess"));
+    AddGuess(guesses, "hold", "true");
+    return to;
+  }
+  if (model->na > 0) return to;
+  const std::vector<VectorXd> followed = find(PostureJoints::kActuated);
+  to.postures = followed.size();
+  if (followed.empty()) return to;
+  if (const auto way = FindWay(task, start, followed, sizes, {kThere * time, time}, arrives))
+    SetPostures("follow", *way, guesses.append_child("guess"));
+  return to;
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {
@@ -464,79 +477,143 @@ Goals ReadGoals(const mjModel* model, const std::vector<std::string>& texts) {
   return goals;
 }
 
+// what is reached, from where
+struct Reach {
+  const Task& task;
+  std::string start_key, key;
+  std::vector<PartGoal> parts;
+  VectorXd size;  // natural ones
+  Start start;
+  KeyKnot goal;
+  bool keys_hold;              // the keyframes have controls
+  std::vector<VectorXd> held;  // what holds start and goal
+};
+
+Reach MakeReach(const Task& task, const ReachOptions& options) {
+  const mjModel* model = task.model.get();
+  auto [key, parts] = ReadGoals(model, options.goals);
+  const std::string start_key = KeyName(options.start);
+  Reach reach{task, start_key, key, std::move(parts), NaturalSizes(model), MakeStart(model, start_key), {}, false, {}};
+  if (!key.empty()) reach.goal = KnotAtKey(model, key);
+  for (const PartGoal& part : reach.parts) {
+    if (!key.empty()) CheckAgrees(model, part, key, reach.goal.x);
+  }
+  const Start& start = reach.start;
+  const KeyKnot& goal = reach.goal;
+  reach.keys_hold = !start_key.empty() && !key.empty() && !start.u.isZero(0) && !goal.u.isZero(0);
+  reach.held.push_back(reach.keys_hold ? start.u : HoldControl(task, start.x, start.context, start.u));
+  if (!key.empty()) reach.held.push_back(reach.keys_hold ? goal.u : HoldControl(task, goal.x, goal.context, goal.u));
+  return reach;
+}
+
+// to a keyframe: first what suits most robots, then what else may lead there, as a keyframe's controls need not hold it
+void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
+  const Task& task = reach.task;
+  const mjModel* model = task.model.get();
+  const std::string key = InList(model, reach.key);
+  const auto there_at = [&](double time, int digits) { return fmt::format("{}@{:.{}g}", key, time, digits); };
+  const std::string end = there_at((task.N - 1) * task.substeps * model->opt.timestep, 12);
+  if (task.N == 1) {
+    AddGuess(guesses, "key", reach.key);
+    return;
+  }
+  const double time = kThere * whole;
+  const Arrives arrives = [&](const VectorXd& x) { return IsNearKey(model, x, reach.goal, reach.size); };
+  bool straight = true;
+  if (!reach.keys_hold && arrives(reach.start.x)) {
+    AddGuess(guesses, "hold", "true");
+  } else if (const auto way = reach.keys_hold
+                                  ? std::nullopt
+                                  : FindWayToKey(task, reach.start, reach.goal, reach.size, time, arrives)) {
+    if (way->time.size() == 1) {
+      AddGuess(guesses, "follow", there_at(time, 6));
+    } else {
+      SetPostures("follow", *way, guesses.append_child("guess"));
+      straight = false;
+    }
+  } else if (const MatrixXd round =
+                 WayTo(model, reach.start, reach.goal.x.head(model->nq), reach.size, PostureJoints::kServos);
+             round.cols() > 1) {
+    SetWayOfServos(task, reach.start, round, reach.size, time, arrives, guesses.append_child("guess"));
+    straight = false;
+  }
+  if (reach.keys_hold) AddGuess(guesses, "key", InList(model, reach.start_key) + "@0 " + end);
+  AddGuess(guesses, "hold", end);
+  AddGuess(guesses, "hold", "true");
+  for (const double part : kLater) {
+    if (straight && model->na == 0) AddGuess(guesses, "follow", there_at(part * whole, 6));
+  }
+}
+
+// @param guess  none: left out.  @param led  parts that it leads to.
+std::string ReachText(const Reach& reach, const std::string& model_path, double horizon, pugi::xml_node guess,
+                      const std::vector<PartGoal>& led, bool effort) {
+  const Task& task = reach.task;
+  std::string name = reach.key.empty() ? "reach" : "reach " + reach.key;
+  for (const PartGoal& part : reach.parts) name += " " + part.name;
+  pugi::xml_document document;
+  pugi::xml_node root = AddTaskRoot(task.model.get(), name, model_path, horizon, task.substeps, "", &document);
+  if (!reach.start_key.empty()) SetAttribute(root.append_child("start"), "key", reach.start_key);
+  if (guess) root.append_copy(guess);
+
+  // posture, places, rest and effort, each in natural units
+  const std::string target = reach.key.empty() ? "" : "key:" + reach.key;
+  if (!reach.key.empty())
+    SetNaturalWeights(AddCost(root, "posture", "qpos", target), reach.size, kPostureRunning, kPostureTerminal);
+  for (const PartGoal& part : reach.parts) {
+    const bool to_it =
+        std::ranges::any_of(led, [&](const PartGoal& other) { return other.CostName() == part.CostName(); });
+    AddPartGoal(task.model.get(), part, to_it ? kLed * kPostureRunning : kPostureRunning, root);
+  }
+  SetNaturalWeights(AddCost(root, "velocity", "qvel", target), reach.size / kVelocityTime, kVelocityRunning,
+                    kVelocityTerminal);
+  if (effort)
+    SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, reach.held), kEffort, 0);
+  return TaskText(document);
+}
+
 }  // namespace
 
 std::string WriteReachTask(const std::string& model_path, const ReachOptions& options, const std::string& folder,
                            std::vector<std::string>* warnings) {
   const Task task = ReachTask(model_path, options);
   const mjModel* model = task.model.get();
-  const auto [key, parts] = ReadGoals(model, options.goals);
-  const VectorXd size = NaturalSizes(model);
-
-  // controls that hold start and goal: those of the keyframes, where they have some
-  const std::string start_key = KeyName(options.start);
-  const Start start = MakeStart(model, start_key);
-  const KeyKnot goal = key.empty() ? KeyKnot() : KnotAtKey(model, key);
-  for (const PartGoal& part : parts) {
-    if (!key.empty()) CheckAgrees(model, part, key, goal.x);
-  }
-  const bool keys_hold = !start_key.empty() && !key.empty() && !start.u.isZero(0) && !goal.u.isZero(0);
-  std::vector<VectorXd> held{keys_hold ? start.u : HoldControl(task, start.x, start.context, start.u)};
-  if (!key.empty()) held.push_back(keys_hold ? goal.u : HoldControl(task, goal.x, goal.context, goal.u));
-
-  pugi::xml_document document;
-  std::string name = key.empty() ? "reach" : "reach " + key;
-  for (const PartGoal& part : parts) name += " " + part.name;
+  const Reach reach = MakeReach(task, options);
   // a control interval that was chosen here divides the motion by being rounded, which is no one's mistake
   const double horizon = options.substeps > 0 ? options.time : task.N * task.substeps * model->opt.timestep;
-  pugi::xml_node root = AddTaskRoot(model, name, NamedFrom(folder, model_path), horizon, task.substeps, "", &document);
-  if (!start_key.empty()) SetAttribute(root.append_child("start"), "key", start_key);
-  WayToGoals to;
-  if (!key.empty()) {
-    const std::string end =
-        fmt::format("{}@{:.12g}", InList(model, key), (task.N - 1) * task.substeps * model->opt.timestep);
-    pugi::xml_node guess = root.append_child("guess");
-    const double time = kThere * options.time;
-    const Arrives arrives = [&](const VectorXd& x) { return IsNearKey(model, x, goal, size); };
-    if (task.N == 1) {
-      SetAttribute(guess, "key", key);
-    } else if (!keys_hold && arrives(start.x)) {
-      SetAttribute(guess, "hold", "true");
-    } else if (const auto way = keys_hold ? std::nullopt : FindWayToKey(task, start, goal, size, time, arrives)) {
-      if (way->time.size() == 1) {
-        SetAttribute(guess, "follow", fmt::format("{}@{:.6g}", InList(model, key), time));
-      } else {
-        SetPostures("follow", *way, guess);
-      }
-    } else if (const MatrixXd round = WayTo(model, start, goal.x.head(model->nq), size, PostureJoints::kServos);
-               round.cols() > 1) {
-      SetWayOfServos(task, start, round, size, time, arrives, guess);
-    } else {
-      SetAttribute(guess, keys_hold ? "key" : "hold", keys_hold ? InList(model, start_key) + "@0 " + end : end);
-    }
-  } else if (task.N > 1) {
-    to = AddWayToPosture(task, start, parts, size, options.time, root);
-    if (!to.led && warnings) WarnOfReach(model, start, parts, size, warnings);
-    if (!to.led && warnings) WarnOfNoWay(to.postures, options.time, warnings);
-    if (to.led && warnings) WarnOfLeft(model, start, to.left, size, warnings);
-  }
-  if (warnings) WarnOfMocap(model, parts, warnings);
-  if (warnings && !key.empty()) WarnOfDeepKey(model, start, key, goal, warnings);
 
-  // posture, places, rest and effort, each in natural units
-  const std::string target = "key:" + key;
-  if (!key.empty())
-    SetNaturalWeights(AddCost(root, "posture", "qpos", target), size, kPostureRunning, kPostureTerminal);
-  for (const PartGoal& part : parts) {
-    const bool to_it = to.led && std::ranges::none_of(to.left, [&](const PartGoal& other) {
-                         return other.CostName() == part.CostName();
-                       });
-    AddPartGoal(model, part, to_it ? kLed * kPostureRunning : kPostureRunning, root);
+  pugi::xml_document ways;
+  pugi::xml_node guesses = ways.append_child("guesses");
+  WayToGoals to;
+  if (!reach.key.empty()) {
+    AddWaysToKey(reach, options.time, guesses);
+  } else if (task.N > 1) {
+    to = AddWaysToPosture(task, reach.start, reach.parts, reach.size, options.time, guesses);
   }
-  SetNaturalWeights(AddCost(root, "velocity", "qvel", key.empty() ? "" : target), size / kVelocityTime,
-                    kVelocityRunning, kVelocityTerminal);
-  SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, held), kEffort, 0);
-  return TaskText(document);
+
+  // the one to begin with, by what the motion costs that it plays; a part counts little on its way where it is led there
+  pugi::xml_node guess = guesses.first_child();
+  bool led = reach.key.empty() && guess;
+  if (guess.next_sibling()) {
+    pugi::xml_node none = ways.append_child("guess");
+    SetAttribute(none, "ctrl", "0");
+    GuessSearch search(
+        ParseWrittenTask(ReachText(reach, NamedFrom("", model_path), horizon, none, {}, false), model_path),
+        reach.start.u);
+    for (const pugi::xml_node other : guesses) search.Try(other);
+    guess = search.best().guess;
+    const VectorXd& end = search.best().end;
+    if (led) led = end.size() > 0 && ArriveAt(model, end, reach.start, to.parts, reach.size);
+  }
+  if (reach.key.empty() && task.N > 1 && warnings) {
+    led ? WarnOfLeft(model, reach.start, to.left, reach.size, warnings)
+        : WarnOfReach(model, reach.start, reach.parts, reach.size, warnings);
+    if (!led) WarnOfNoWay(to.postures, options.time, warnings);
+  }
+  if (warnings) WarnOfMocap(model, reach.parts, warnings);
+  if (warnings && !reach.key.empty()) WarnOfDeepKey(model, reach.start, reach.key, reach.goal, warnings);
+  return ReachText(reach, NamedFrom(folder, model_path), horizon, guess, led ? to.parts : std::vector<PartGoal>(),
+                   true);
 }
 
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {

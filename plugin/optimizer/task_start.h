@@ -43,7 +43,8 @@ VectorXd HoldControl(const Task& task, const VectorXd& x, const VectorXd& contex
 ///   u_t = u + K (x_t ⊖ x_0)   as it is simulated, K the gain of min Σ ‖q ⊖ q_0‖²_M ω² + ‖v‖²_M + duᵀR du        (H1)
 ///
 /// where the latter gets no more than a quarter as far from it (R: (BᵀQB)ᵢᵢ / (ωΔt)², a servo of bandwidth ω = 10
-/// rad/s); of a start that leans the same about where it would stand nearby.
+/// rad/s); of a start above the floor the same about where it lands, of one that leans about where it
+/// would stand nearby.
 MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u);
 
 /// Sets horizon and limits of a task whose model is loaded. @throws Error{kInvalidArgument} for a horizon below one
