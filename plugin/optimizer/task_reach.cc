@@ -540,8 +540,9 @@ void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
   if (reach.keys_hold) AddGuess(guesses, "key", InList(model, reach.start_key) + "@0 " + end);
   AddGuess(guesses, "hold", end);
   AddGuess(guesses, "hold", "true");
-  for (const double part : kLater) {
-    if (straight && model->na == 0) AddGuess(guesses, "follow", there_at(part * whole, 6));
+  for (const double part : kLater) {  // at rest at a knot, where controls change
+    const double there = std::max(1.0, std::floor(part * task.N + 1e-9)) * task.substeps * model->opt.timestep;
+    if (straight && model->na == 0) AddGuess(guesses, "follow", there_at(there, 6));
   }
 }
 
