@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/actuator_range.h"
 #include "core/element.h"
@@ -102,7 +103,8 @@ bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_pe
     stay = N * cost_per_knot[0];
   }
   if (end > kMissed * std::max(result.initial_cost, stay)) return false;
-  return task.constraints.size() > 0 ? result.violation <= task.constrained.tolerance : !HasHardlyGained(result);
+  if (task.constraints.size() > 0) return result.violation <= task.constrained.tolerance;
+  return end <= kMissed * stay || !HasHardlyGained(result);
 }
 
 std::string DeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u) {
@@ -114,14 +116,16 @@ std::string DeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef
   const mjContact* deepest =
       std::min_element(first, last, [](const mjContact& a, const mjContact& b) { return a.dist < b.dist; });
   if (deepest == last || !IsDeep(m, -deepest->dist)) return "";
+  int one = deepest->geom[1], other = deepest->geom[0];
+  if (one >= 0 && m->geom_bodyid[one] == 0) std::swap(one, other);  // what stands is penetrated
   const auto name = [&](int geom) -> std::string {
     if (geom < 0) return "a flex";
     const int body = m->geom_bodyid[geom];
     const std::string own = GivenName(m, mjOBJ_GEOM, geom);  // of what stands in the world only that says which
     return fmt::format("'{}'", body == 0 && !own.empty() ? own : ElementName(m, mjOBJ_BODY, body));
   };
-  return fmt::format("{} penetrates {} by {:.3g} m, the mean body size is {:.3g} m", name(deepest->geom[1]),
-                     name(deepest->geom[0]), -deepest->dist, m->stat.meansize);
+  return fmt::format("{} penetrates {} by {:.3g} m, the mean body size is {:.3g} m", name(one), name(other),
+                     -deepest->dist, m->stat.meansize);
 }
 
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {

@@ -32,8 +32,8 @@ inline constexpr int kLateIterations = 10;
 double LateGain(const Task& task, const SolveResult& result);
 
 /// Is a motion where it shall be, at what its end costs (without terminal costs: the whole time as at the last knot)
-/// in terms of all that the guess costs, or of the end of staying at the start, within constraints, for less than the
-/// guess?
+/// in terms of the end of staying at the start, or of all that the guess costs and for less than that, and within
+/// constraints?
 bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_per_knot);
 
 /// "'foot' penetrates 'world' by 0.057 m, the mean body size is …", of the deepest contact at a state, where that is
