@@ -73,7 +73,7 @@ struct ReplayResult {
   Trajectory trajectory;
 };
 /// Re-simulates a record from its own model, start, context, controls and pushes.
-/// @throws Error{kDimensionMismatch} when the record's parts do not fit its model.
+/// @throws Error{kInvalidArgument} without a model; Error{kDimensionMismatch} when the record's parts do not fit it.
 ReplayResult Replay(const Record& record);
 
 /// Failure labels of a rollout: divergence, controls at their limits, an exhausted constraint solver, deep

@@ -122,17 +122,22 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
   goal.quantity = goal.type == mjOBJ_JOINT ? "" : "pos";
 
   // a quantity behind the name, which may have colons itself
-  goal.id = ElementId(model, goal.type, goal.name);
+  goal.id = NamedId(model, goal.type, goal.name);
   const std::size_t last = goal.name.rfind(':');
   if (goal.id < 0 && last != std::string::npos && goal.type != mjOBJ_JOINT) {
     goal.quantity = goal.name.substr(last + 1);
     goal.name.resize(last);
-    goal.id = ElementId(model, goal.type, goal.name);
+    goal.id = NamedId(model, goal.type, goal.name);
     if (std::find(kGoalQuantities.begin(), kGoalQuantities.end(), goal.quantity) == kGoalQuantities.end())
       FailGoal(text,
                fmt::format("there is no quantity '{}'{}", goal.quantity, Suggestion(goal.quantity, kGoalQuantities)));
   }
-  if (goal.id < 0) FindNamed(model, goal.type, word.c_str(), goal.name, fmt::format("goal '{}': ", text));
+  if (goal.id < 0) {
+    const std::vector<std::string> names = GivenNames(model, goal.type);
+    FailGoal(text,
+             fmt::format("model '{}' has no {} '{}'{}", ModelName(model), word, goal.name,
+                         names.empty() ? fmt::format(" (no {} has a name)", word) : Suggestion(goal.name, names)));
+  }
 
   const int weld = model->body_weldid[goal.Body(model)];
   if (weld == 0) FailGoal(text, fmt::format("{} '{}' stands fixed in the world, no control moves it", word, goal.name));

@@ -47,6 +47,7 @@ void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vect
 }  // namespace
 
 ReplayResult Replay(const Record& record) {
+  CheckRecord(record);
   const mjModel* model = record.model.get();
   const Trajectory& recorded = record.trajectory;
   ReplayResult result;

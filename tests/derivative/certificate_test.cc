@@ -766,8 +766,8 @@ TEST_F(CertificateTest, ASolverThatEndsEarlyIsNotWhereTheDerivativeIs) {
   const SolverGap gap = Certify(model.get(), data.get()).solver_gap;
   EXPECT_EQ(gap.name, TangentNames(model.get())[6 + at]);
   EXPECT_EQ(gap.engine, engine[at]);
-  EXPECT_NEAR(gap.converged, converged[at], 1e-7 * converged.cwiseAbs().maxCoeff());
-  EXPECT_NEAR(gap.size, largest / std::max(1.0, converged.cwiseAbs().maxCoeff()), 1e-6);
+  EXPECT_NEAR(gap.converged, converged[at], 1e-12 * converged.cwiseAbs().maxCoeff());
+  EXPECT_NEAR(gap.size, largest / std::max(1.0, converged.cwiseAbs().maxCoeff()), 1e-12);
 
   model->opt.iterations = 20000;
   EXPECT_LT(Certify(model.get(), data.get()).solver_gap.size, 1e-7);

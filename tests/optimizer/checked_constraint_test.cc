@@ -123,5 +123,26 @@ TEST_F(CheckedConstraint, RefusesThemInAGradient) {
                ErrorCode::kDimensionMismatch, "constraint 'rail' at knot 10", "1 x 4, expected 1 x 2");
 }
 
+// a Jacobian that asks another constraint for its pull-back has rows of its own
+TEST_F(CheckedConstraint, PullsBackWithinAnothersJacobian) {
+  SaidCase outer, inner;
+  Trajectory trajectory;
+  Simulator(outer.model.get(), outer.problem.context, 1, 1)
+      .Rollout(outer.problem.x0, MatrixXd::Zero(1, 10), &trajectory);
+  const KnotView knot = ViewKnot(trajectory, 1, 0.05);
+  const auto zero = [] { return KnotGradient{VectorXd::Zero(2), VectorXd::Zero(1), VectorXd()}; };
+  outer.said->jacobian = [&](MatrixXd* J, MatrixXd*) {
+    KnotGradient other = zero();
+    (*J)(0, 0) = 5;
+    inner.said->PullBack(knot, VectorXd::Ones(1), &other);
+    (*J)(0, 1) = other.x[0];
+  };
+  for (int i = 0; i < 2; ++i) {
+    KnotGradient pulled = zero();
+    outer.said->PullBack(knot, VectorXd::Ones(1), &pulled);
+    EXPECT_EQ(pulled.x, Eigen::Vector2d(5, 1)) << i;
+  }
+}
+
 }  // namespace
 }  // namespace costate

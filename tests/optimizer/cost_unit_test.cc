@@ -111,7 +111,7 @@ TEST_F(CostUnitTest, ConstraintsAreKeptByTheSameStepsAtAnyScale) {
   for (const double scale : {1e-4, 1e4}) {
     const SolveResult scaled = solve(scale);
     ExpectSameIterates(one, scaled, scale);
-    EXPECT_NEAR(scaled.constraints[0].penalty / scale, one.constraints[0].penalty, 1e-6 * one.constraints[0].penalty);
+    EXPECT_NEAR(scaled.constraints[0].penalty / scale, one.constraints[0].penalty, 1e-12 * one.constraints[0].penalty);
   }
 }
 

@@ -345,7 +345,8 @@ TEST_F(ResumeTest, NamesEachMemberThatIsNone) {
   refused("/state/U/4/0", "x", "state.U[4][0] is \"x\", expected a number");
   refused("/state/constraints/0/name", 5, "state.constraints[0].name is 5, expected a text");
   refused("/state/constraints/1/penalty", "x", "state.constraints[1].penalty is \"x\", expected a number");
-  refused("/state/constraints/1/multipliers", {{0, 0}}, "expected those of 21 knots, they are of 1");
+  refused("/state/constraints/1/multipliers", nlohmann::json::array({nlohmann::json::array({0})}),
+          "expected those of 21 knots, they are of 1");
 }
 
 TEST_F(ResumeTest, RefusesWhatDoesNotFit) {

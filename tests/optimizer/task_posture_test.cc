@@ -93,7 +93,7 @@ TEST_F(TaskPosture, OthersFollowTheNearest) {
     Load(arm);
     VectorXd x = VectorXd::Zero(4);
     x.head(2) = Closed(p, elbow) + Vector2d(0.2, -0.3 * elbow);
-    const auto all = ReachPostures(model_.get(), {x, {}, {}}, {Tip(p)}, Vector2d::Ones(), kUpper + kLower);
+    const auto all = ReachPostures(model_.get(), {x, {}, {}}, {Tip(p)}, Vector2d(2, 2), kUpper + kLower);
     ASSERT_EQ(all.size(), 2u);
     EXPECT_TRUE(support::MatricesNear(all[0], Closed(p, elbow), 1e-5));
     EXPECT_TRUE(support::MatricesNear(all[1], Closed(p, -elbow), 1e-5));

@@ -514,6 +514,14 @@ TEST_F(ReplayTest, FindsTheFirstDifferenceAndTheLargest) {
 }
 
 // What a failing rollout leaves is the same each time as well.
+// parts that do not fit would be compared beyond their ends
+TEST_F(ReplayTest, RefusesPartsThatDoNotFit) {
+  Record record = MakeRecord(RolloutModels()[0]);
+  record.trajectory.context.resize(0, 0);
+  EXPECT_ERROR(Replay(record), ErrorCode::kDimensionMismatch, "trajectory: context is 0 x 0");
+  EXPECT_ERROR(Replay({}), ErrorCode::kInvalidArgument, "it has no model");
+}
+
 TEST_F(ReplayTest, IsIdenticalWhenTheMotionDiverges) {
   support::TemporaryFolder folder;
   Record record;

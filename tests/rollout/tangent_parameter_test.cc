@@ -104,7 +104,8 @@ TEST(TangentParameter, GaussNewtonIsTheSquareOfTheTangents) {
   ASSERT_TRUE(curvature.SetPoint(trajectory, loss, options).ok());
   RolloutGradient g;
   Adjoint(h.set.model(), h.context).Gradient(h.x0, h.U, loss, {.parameters = &h.set}, &g);
-  EXPECT_LT((curvature.gradient().theta - g.theta).norm(), 1e-12 * g.theta.norm());
+  // each by searches of its own for the acceleration, which end within 1e-12 of it
+  EXPECT_LT((curvature.gradient().theta - g.theta).norm(), 1e-11 * g.theta.norm());
   EXPECT_LT((curvature.gradient().x0 - g.x0).norm(), 1e-12 * g.x0.norm());
 
   // d·GN e = Σ ds·ds' + dv·dv'

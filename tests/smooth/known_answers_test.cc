@@ -233,7 +233,7 @@ TEST_F(KnownAnswersTest, BlockSticksAndSlipsByCoulombsLaw) {
         v += h * (1 - sticks.drag * v) / (kMass + sticks.inertia);
         x += h * v;
       }
-      EXPECT_NEAR(sticks.force, x, 0.005 * x);
+      EXPECT_NEAR(sticks.force, x, 1e-12 * x);
       EXPECT_NEAR(sticks.friction, 0, 0.005 * kWeight * half);
       EXPECT_LT(sticks.force, (slope == 0 ? 0.01 : 1) * slips.force);
     }
