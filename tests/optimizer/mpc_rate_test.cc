@@ -115,7 +115,7 @@ TEST_F(MpcRate, HasOneIterationAPlanAtEachKnot) {
   EXPECT_TRUE(support::BitwiseEqual(RunMpc(task, simulation).trajectory.U, usual.trajectory.U));
 }
 
-// a quadcopter that starts tilted, in wind: a plan each 0.2 s keeps it as well as one each 0.01 s does (0.0049 a step),
+// a quadcopter that starts on its head, in wind: a plan each 0.2 s keeps it as well as one each 0.01 s does (0.0163 a step),
 // with one iteration it falls
 TEST_F(MpcRate, KeepsAQuadcopterInTheAirByRarePlans) {
   const support::TemporaryFolder folder;
@@ -129,7 +129,7 @@ TEST_F(MpcRate, KeepsAQuadcopterInTheAirByRarePlans) {
       <site name="r3" pos="-.25 -.25 0"/><site name="r4" pos=".25 -.25 0"/></body></worldbody>
   <actuator><motor site="r1" gear="0 0 1 0 0 .02" ctrlrange="0 6"/><motor site="r2" gear="0 0 1 0 0 -.02" ctrlrange="0 6"/>
     <motor site="r3" gear="0 0 1 0 0 .02" ctrlrange="0 6"/><motor site="r4" gear="0 0 1 0 0 -.02" ctrlrange="0 6"/></actuator>
-  <keyframe><key name="tilt" qpos="0 0 1 .9239 .3827 0 0"/></keyframe></mujoco>)");
+  <keyframe><key name="tilt" qpos="0 0 1 .5 .866 0 0"/></keyframe></mujoco>)");
   Task task =
       LoadTask(folder.Write("quadcopter.task.xml",
                             "<task model='quadcopter.xml' horizon='0.8' controlstep='2'><start key='tilt'/>"
@@ -139,7 +139,7 @@ TEST_F(MpcRate, KeepsAQuadcopterInTheAirByRarePlans) {
   const MpcSimulation simulation{.duration = 3};
   const MpcResult result = RunMpc(task, simulation);
   EXPECT_EQ(result.plan_iterations, 20);
-  EXPECT_NEAR(result.cost_per_step, 0.0049, 0.0001);
+  EXPECT_NEAR(result.cost_per_step, 0.0163, 0.0003);
   task.mpc.iterations = 1;
   EXPECT_GT(RunMpc(task, simulation).cost_per_step, 3 * result.cost_per_step);
 }
