@@ -115,7 +115,7 @@ TEST_F(MpcRate, HasOneIterationAPlanAtEachKnot) {
   EXPECT_TRUE(support::BitwiseEqual(RunMpc(task, simulation).trajectory.U, usual.trajectory.U));
 }
 
-// a quadcopter that starts on its head, in wind: a plan each 0.2 s keeps it as well as one each 0.01 s does (0.0163 a step),
+// a quadcopter that starts on its head, in wind: a plan each 0.2 s keeps it as well as one each 0.01 s (0.0163 a step),
 // with one iteration it falls
 TEST_F(MpcRate, KeepsAQuadcopterInTheAirByRarePlans) {
   const support::TemporaryFolder folder;
