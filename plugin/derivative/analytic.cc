@@ -190,7 +190,6 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
 // ends at the minimum itself, unless cones bend the cost.
 bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products) {
   Residual(m, d);
-  bool rounded = false;  // the residual, between points that may be far away
   for (int k = 0; k < kSearch; k++) {
     constraint_.LinearizeHessian(m, d);
     unconstrained_ = !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
@@ -205,10 +204,8 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
     const double size = step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
     if (!(size < mjMAXVAL)) return false;
     const auto same = [&] { return std::equal(row_state_.begin(), row_state_.end(), d->efc_state); };
-    const bool here = size <= kConverged && !rounded;
-    const double left = here ? 0 : SearchLine(m, d);
-    rounded = left == kInf;
-    if (!here && !(size * left <= kGood && same())) continue;
+    const bool here = size <= kConverged;
+    if (!here && !(size * SearchLine(m, d) <= kGood && same())) continue;
     const bool cones = std::find(row_state_.begin(), row_state_.end(), mjCNSTRSTATE_CONE) != row_state_.end();
     at_residual_ = !cones || size <= kBend;
     if (at_residual_ && size > kFar) {
@@ -223,26 +220,21 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
 }
 
 // qacc goes by −step_ or, where the cost then rises again, to where its slope is at most half of that at the start;
-// returns what a whole step leaves of the slope, else infinity
+// returns what is left of the slope
 double AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
-  point_.KeepFirst(d);
+  line_start_ = point_.a();
   const double slope = step_.dot(point_.residual());
-  mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
-  Residual(m, d);
-  double left = step_.dot(point_.residual());
-  if (left >= -slope / 2) return std::abs(left) / slope;
-
-  point_.KeepSecond(d);
-  double begin = 0, end = 1, begin_slope = slope, end_slope = left;
-  for (int k = 1; k < kLine; k++) {
-    const double at = begin + (end - begin) * std::clamp(begin_slope / (begin_slope - end_slope), 0.1, 0.9);
-    point_.ResidualBetween(m, d, at);
+  double begin = 0, end = 1, begin_slope = slope, end_slope = 0, at = 1, left = slope;
+  for (int k = 0; k < kLine; k++) {
+    Eigen::Map<VectorXd>(d->qacc, m->nv) = line_start_ - at * step_;
+    Residual(m, d);
     left = step_.dot(point_.residual());
-    if (std::abs(left) <= slope / 2) break;
+    if (left >= -slope / 2 && (at == 1 || left <= slope / 2)) break;
     if (left < 0) end = at, end_slope = left;
     else begin = at, begin_slope = left;
+    at = begin + (end - begin) * std::clamp(begin_slope / (begin_slope - end_slope), 0.1, 0.9);
   }
-  return kInf;
+  return std::abs(left) / slope;
 }
 
 // r(a) at qacc, and the active set

@@ -176,6 +176,7 @@ class AnalyticBackend final : public Backend {
   bool hides_forces_ = false;                        // of constraints: the engine's go as the least R
   bool at_residual_ = false, hessian_done_ = false;  // FindMinimum has left them, r(a) and the factored H
   std::vector<int> row_state_;
+  VectorXd line_start_;
   bool after_forward_ = false;  // the data is the caller's, behind mj_forward: forces and M's factor are there
   ForwardResults forward_results_;
   std::string forward_missing_;  // nobody reads it: what is missing there is looked at again elsewhere

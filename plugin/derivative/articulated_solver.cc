@@ -8,7 +8,7 @@ namespace costate {
 namespace {
 
 // a row of M with so many costs a factorization, or a product, what a dof costs this solver
-constexpr int kRowEntries = 6, kProductEntries = 10;
+constexpr int kRowEntries = 6, kProductEntries = 8;
 
 // of M, as long as this in the mean?
 bool HasRows(const mjModel* m, int entries) {

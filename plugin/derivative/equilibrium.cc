@@ -352,23 +352,6 @@ void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
   for (int i = 0; i < m->nv; i++) r_[i] = Ma_[i] - (d->qfrc_smooth[i] + d->qfrc_constraint[i]);
 }
 
-void Equilibrium::Keep(const mjData* d, Point* point) const {
-  point->a = a_;
-  point->Ma = Ma_;
-  point->y = y_;
-  point->balance = r_ + Eigen::Map<const Eigen::VectorXd>(d->qfrc_constraint, r_.size());
-}
-
-void Equilibrium::ResidualBetween(const mjModel* m, mjData* d, double t) {
-  const auto between = [&](Eigen::VectorXd Point::*x) { return first_.*x + t * (second_.*x - first_.*x); };
-  a_ = between(&Point::a);
-  mju_copy(d->qacc, a_.data(), static_cast<int>(m->nv));
-  Ma_ = between(&Point::Ma);
-  y_ = between(&Point::y);
-  mj_constraintUpdate(m, d, y_.data(), nullptr, 1);
-  r_ = between(&Point::balance) - Eigen::Map<const Eigen::VectorXd>(d->qfrc_constraint, m->nv);
-}
-
 void Equilibrium::Accept(const mjModel* m, mjData* d) {
   const int nv = static_cast<int>(m->nv);
   a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, nv);

@@ -67,12 +67,6 @@ class Equilibrium {
   /// @param Ma  M a, where the caller has it.
   void Residual(const mjModel* model, mjData* data, const double* Ma = nullptr);
 
-  /// The same between two points, each kept when r was had there, without M and J: t = 0 is the first of them. The
-  /// larger of the two leaves its rounding.
-  void ResidualBetween(const mjModel* model, mjData* data, double t);
-  void KeepFirst(const mjData* data) { Keep(data, &first_); }
-  void KeepSecond(const mjData* data) { Keep(data, &second_); }
-
   /// The same where r(a) = 0 is known, as without rows: M a is what the forces sum up to. residual() is left as it was.
   void Accept(const mjModel* model, mjData* data);
 
@@ -96,13 +90,7 @@ class Equilibrium {
   void UpdateConstraints(const mjModel* model, mjData* data);
   void Factor(const mjModel* model);
 
-  struct Point {
-    Eigen::VectorXd a, Ma, y, balance;  // all affine in a: r = balance − Jᵀ f(y)
-  };
-  void Keep(const mjData* data, Point* point) const;
-
-  Eigen::VectorXd a_, Ma_, r_, y_;  // y = J a − aref
-  Point first_, second_;
+  Eigen::VectorXd a_, Ma_, r_, y_;
   Eigen::MatrixXd H_;
   bool symmetric_ = true;      // which of the two holds H
   bool mass_factored_ = true;  // M's factor is in the data that Start or Forward had last

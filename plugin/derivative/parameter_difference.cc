@@ -100,9 +100,7 @@ bool ParameterDifference::Difference(int k, const Evaluate& evaluate) {
       SumAll(points);
       const Bend bend = n == 4 ? LookForCorners() : Bend();
       if (!bend.corner) {
-        // the size of a place says nothing of nudges, but sensors of forces that are stiff in it lose their digits
-        const bool widens = sensors_ || stencils_.field(k).nudge == Nudge::kSoft;
-        if (reach == ParameterStencils::kUsual && widens) Widen(k, evaluate);
+        if (reach == ParameterStencils::kUsual) Widen(k, evaluate);
         return true;
       }
 

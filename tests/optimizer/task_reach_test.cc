@@ -598,9 +598,7 @@ TEST_F(Reach, SaysThatAGoalIsOutOfReach) {
            <body pos=".5 0 0"><joint name="b" axis="0 0 1"/><geom size=".01" fromto="0 0 0 .4 0 0" type="capsule"/>
            <site name="tip" pos=".4 0 0"/></body></body></body></worldbody>
            <actuator><motor joint="a" ctrlrange="-1 1"/><motor joint="b" ctrlrange="-1 1"/></actuator></mujoco>)");
-    std::vector<std::string> warnings = MakeReachTask(robot, {.goals = {goal}, .time = 0.1}).warnings;
-    std::erase_if(warnings, [](const std::string& w) { return w.find("out of reach") == std::string::npos; });
-    return warnings;
+    return MakeReachTask(robot, {.goals = {goal}, .time = 1}).warnings;
   };
   ASSERT_EQ(told("", "site:tip=3,0,_").size(), 1u);
   EXPECT_EQ(told("", "site:tip=3,0,_")[0],

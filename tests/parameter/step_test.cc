@@ -702,6 +702,21 @@ TEST_F(ParameterClamp, PlacesHaveWiderNudgesForSensorsOfGreatForces) {
   }
 }
 
+// (Q9) a hinge that a connect holds: its axis changes next to nothing, the rows' forces have the rounding
+TEST_F(ParameterClamp, PlacesHaveWiderNudgesForColumnsThatRoundingHides) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep=".002"/><worldbody>
+    <body name="a" pos="0 0 1"><freejoint/><geom size=".06" mass=".9"/>
+      <body name="b" pos=".09 .04 .13" euler="20 -40 70"><joint name="held" axis=".8 -.3 .9" pos=".02 .02 -.02"/>
+        <geom size=".05" pos="-.03 .01 -.02" mass=".3"/></body></body></worldbody>
+    <equality><connect body1="b" body2="a" anchor=".06 -.07 -.03"/></equality></mujoco>)");
+  const ParameterSet set(model.get(), {"joint:held/axis[0]", "joint:held/pos[0]"});
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < 6; i++) data->qvel[i] = .4 * std::sin(2 + 3 * i);
+  for (int i = 0; i < 8; i++) mj_step(model.get(), data.get());
+  const Reference wide = Differences(set, data.get(), 1, 200);
+  ExpectColumns(DerivativeBy(set, data.get()).P, wide.P, wide.P_error, 2e-6, set, "P");
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (int scene : {0, 1, 2}) {
