@@ -64,8 +64,8 @@ ModelPtr LoadModelFromString(const std::string& xml);
 /// A deep copy; the caller's model is never modified anywhere in Costate.
 ModelPtr CopyModel(const mjModel* model);
 
-/// Compiled model to bytes and back (the engine's .mjb format): what a record stores. @throws Error{kInvalidArgument} for
-/// no model; for bytes Error{kFile}: damaged, Error{kUnsupported}: another engine's, or plugins that are not known here.
+/// Compiled model to bytes and back (the engine's .mjb format): what a record stores. @throws Error{kInvalidArgument}
+/// for no model; of bytes Error{kFile}: damaged, Error{kUnsupported}: another engine's, or plugins that are not known.
 std::vector<unsigned char> SerializeModel(const mjModel* model);
 ModelPtr DeserializeModel(const std::vector<unsigned char>& bytes);
 

@@ -145,7 +145,7 @@ void SumForces(const mjModel* m, mjData* d) {
   }
 }
 
-// Does the solver leave every force at its acceleration? Elliptic contacts also need the cone Hessians that Newton makes.
+// Does the solver leave every force at its acceleration? Elliptic contacts also need cone Hessians, which Newton makes.
 bool HasForcesOfRows(const mjModel* m) {
   if (m->opt.enableflags & mjENBL_SLEEP) return false;
   return m->opt.solver == mjSOL_NEWTON || (m->opt.solver == mjSOL_CG && m->opt.cone == mjCONE_PYRAMIDAL);

@@ -218,7 +218,7 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
   const int settled = std::min(task.N, static_cast<int>(std::ceil(kSettled / simulator.knot_time())));
   const VectorXd landed = motion.X.col(std::min(settled, static_cast<int>(std::ceil(kLanded / simulator.knot_time()))));
 
-  // by gains about a state, then about where that has come to rest a moment later: on its feet, not a hair above the floor
+  // by gains about a state, then about where that has come to rest a moment later: on its feet, not above the floor
   Linearizer linearizer(m, {.substeps = task.substeps});
   linearizer.SetContext(start.context);
   double least = kHeldBetter * falls;

@@ -597,7 +597,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     to = AddWaysToPosture(task, reach.start, reach.parts, reach.size, options.time, guesses);
   }
 
-  // the one to begin with, by what the motion costs that it plays; a part counts little on its way where it is led there
+  // the one to begin with, by what its motion costs; a part counts little on its way where it is led there
   pugi::xml_node guess = guesses.first_child();
   bool led = reach.key.empty() && guess;
   if (guess.next_sibling()) {

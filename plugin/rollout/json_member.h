@@ -27,8 +27,8 @@ struct BadJsonMember {
   std::string text;  ///< "horizon.substeps is 0, expected …"
 };
 
-/// A member and where it stands: what is of another kind is refused by that. The parser's own conversions read 2.7 as 2,
-/// and their complaints name no member. Borrows the value.
+/// A member and where it stands: what is of another kind is refused by that. The parser's own conversions read 2.7 as
+/// 2, and their complaints name no member. Borrows the value.
 class JsonMember {
  public:
   JsonMember(const Json& json, std::string where) : json_(&json), where_(std::move(where)) {}
