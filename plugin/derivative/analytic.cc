@@ -240,7 +240,7 @@ double AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
 // r(a) at qacc, and the active set
 void AnalyticBackend::Residual(const mjModel* m, mjData* d) {
   const double* Ma = nullptr;
-  if (ArticulatedSolver::PaysToMultiply(m)) {
+  if (ArticulatedSolver::Pays(m)) {
     diagonal_.resize(m->nv);
     articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
     Ma = diagonal_.data();

@@ -7,14 +7,7 @@ namespace costate {
 
 namespace {
 
-// a row of M with so many costs a factorization, or a product, what a dof costs this solver
-constexpr int kRowEntries = 6, kProductEntries = 8;
-
-// of M, as long as this in the mean?
-bool HasRows(const mjModel* m, int entries) {
-  const mjtSize nv = m->nv;
-  return nv > 0 && m->M_rowadr[nv - 1] + m->M_rownnz[nv - 1] > entries * nv;
-}
+constexpr int kRowEntries = 6;  // a row of M with so many costs a factorization what a dof costs this solver
 
 // rotor inertia of a dof, actuators' contributions included
 COSTATE_LANES double Armature(const mjModel* m, int dof) {
@@ -168,9 +161,10 @@ bool ArticulatedSolver::Covers(const mjModel* m) {
   return true;
 }
 
-bool ArticulatedSolver::Pays(const mjModel* m) { return HasRows(m, kRowEntries) && Covers(m); }
-
-bool ArticulatedSolver::PaysToMultiply(const mjModel* m) { return HasRows(m, kProductEntries) && Covers(m); }
+bool ArticulatedSolver::Pays(const mjModel* m) {
+  const mjtSize nv = m->nv;
+  return nv > 0 && m->M_rowadr[nv - 1] + m->M_rownnz[nv - 1] > kRowEntries * nv && Covers(m);
+}
 
 COSTATE_SIMD bool ArticulatedSolver::Factor(const mjModel* m, const mjData* d, const double* diagonal,
                                             const BodyConstraint* first, const BodyConstraint* second) {

@@ -32,8 +32,6 @@ class ArticulatedSolver {
   static bool Covers(const mjModel* model);
   /// … and are its chains so long that this is faster than a factorization on M's pattern?
   static bool Pays(const mjModel* model);
-  /// … or than mj_mulM?
-  static bool PaysToMultiply(const mjModel* model);
 
   /// @param diagonal  added to M beside its armature (nv).
   /// @param first, second  HH of bodies, added to their inertias; either may be null.
