@@ -36,7 +36,8 @@ bool AnalyticBackend::IsBalanced(const mjModel* m, const mjData* d) {
   const VectorXd& a = point_.a();
   const double size = 1 + a.lpNorm<Eigen::Infinity>();
   step_.resize(m->nv);
-  mj_mulM(m, d, step_.data(), a.data());
+  if (ArticulatedSolver::Pays(m)) articulated_solver_.Multiply(m, d, a.data(), step_.data());
+  else mj_mulM(m, d, step_.data(), a.data());
   step_ -= point_.momentum_rate();
   for (int i = 0; i < m->nv; i++) {
     const double inertia = d->M[m->M_rowadr[i] + m->M_rownnz[i] - 1];
