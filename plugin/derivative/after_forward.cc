@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "core/joint.h"
 #include "core/simd.h"
@@ -192,12 +193,17 @@ bool IsAfterForward(const mjModel* m, mjData* d, std::vector<double>* work) {
          HasLengths(m, d) && HasVelocities(m, d);
 }
 
-void ForwardResults::Save(const mjData* d, int nv) {
+void ForwardResults::SaveStates(const mjData* d) {
+  states_.assign(d->efc_state, d->efc_state + d->nefc);
+  has_numbers_ = false;
+}
+
+void ForwardResults::SaveNumbers(const mjData* d, int nv) {
+  if (std::exchange(has_numbers_, true)) return;
   nv_ = nv;
   int cones = 0;
   ForCones(d, [&](const mjContact&, int size) { cones += size; });
   numbers_.resize(2 * nv + d->nefc + cones);
-  states_.assign(d->efc_state, d->efc_state + d->nefc);
   double* to = std::copy_n(d->qacc, nv, numbers_.data());
   to = std::copy_n(d->qfrc_constraint, nv, to);
   to = std::copy_n(d->efc_force, d->nefc, to);
@@ -205,6 +211,8 @@ void ForwardResults::Save(const mjData* d, int nv) {
 }
 
 void ForwardResults::Restore(mjData* d) const {
+  std::copy(states_.begin(), states_.end(), d->efc_state);
+  if (!has_numbers_) return;
   const double* from = numbers_.data();
   const auto put_back = [&](double* to, std::size_t n) {
     std::copy_n(from, n, to);
@@ -213,7 +221,6 @@ void ForwardResults::Restore(mjData* d) const {
   put_back(d->qacc, nv_);
   put_back(d->qfrc_constraint, nv_);
   put_back(d->efc_force, states_.size());
-  std::copy(states_.begin(), states_.end(), d->efc_state);
   ForCones(d, [&](mjContact& contact, int size) { put_back(contact.H, size); });
 }
 

@@ -12,16 +12,21 @@ namespace costate {
 /// little is looked at: README.md, (1a). @param work  memory that the caller keeps between calls.
 bool IsAfterForward(const mjModel* model, mjData* data, std::vector<double>* work);
 
-/// What derivatives write in `data`: the acceleration, and forces, states and cone Hessians of the constraints.
+/// What derivatives write in `data`: states of the constraints, and where the acceleration is another one this, forces
+/// and cone Hessians.
 class ForwardResults {
  public:
-  void Save(const mjData* data, int nv);
+  void SaveStates(const mjData* data);
+  /// The rest, unless it is saved already. @pre SaveStates
+  void SaveNumbers(const mjData* data, int nv);
+  /// Puts back what has been saved.
   void Restore(mjData* data) const;
 
  private:
   std::vector<double> numbers_;
   std::vector<int> states_;
   int nv_ = 0;
+  bool has_numbers_ = false;
 };
 
 }  // namespace costate

@@ -59,8 +59,6 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
     : strict_(strict),
       switch_(differenced),
       smoothing_(smoothing),
-      ncam_(model->ncam),
-      nlight_(model->nlight),
       tree_(model),
       pull_(model),
       constraint_(model),
@@ -435,13 +433,8 @@ void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
   }
 }
 
-// once; its data is for other calls, too, hence has the cameras and lights that StageModel leaves out
 void AnalyticBackend::MakeDifference(const mjModel* m) {
-  if (difference_) return;
-  mjModel whole = *m;
-  whole.ncam = ncam_;
-  whole.nlight = nlight_;
-  difference_ = std::make_unique<ResidualDifference>(&whole);
+  if (!difference_) difference_ = std::make_unique<ResidualDifference>(m);
 }
 
 // ∂ of the terms without closed form alone
@@ -570,22 +563,12 @@ void AnalyticBackend::Stage(const mjModel* m, const mjData* d, StageDerivative* 
   ActivationRate(m, &stage->slope);
 }
 
-// what the later stages of RK4 run with: `copy`, unless the model's own options will do
-const mjModel* AnalyticBackend::StageModel(const mjModel* m, mjModel* copy) const {
-  if (UsesNoslip(m) || Equilibrium::HasForwardOptions(m, false)) return m;
-  *copy = *m;
-  Equilibrium::PrepareForward(copy, false);
-  return copy;
-}
-
 // @pre `d` is after mj_forward; `stages` is at the same point, perhaps the same, and ends at the last stage
 bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stages, StepDerivative* out,
                                  std::string* missing) {
   *missing = RungeKuttaRefusal(m);
   if (!missing->empty()) return false;
   if (!runge_kutta_) runge_kutta_ = std::make_unique<RungeKuttaWork>();
-  mjModel copy;
-  const mjModel* forward = StageModel(m, &copy);
   SolveColumns();
   Stage(m, d, &runge_kutta_->first);
   StepDerivative& stage_out = report_;
@@ -593,7 +576,7 @@ bool AnalyticBackend::RungeKutta(const mjModel* m, const mjData* d, mjData* stag
   const auto function = [&](mjData* data, StageDerivative* stage) {
     later_stage_ = true;
     actuation_.EnterStage(actuation_, ++number);
-    const bool covered = Acceleration(forward, data, Products::kNone, false, &stage_out, missing);
+    const bool covered = Acceleration(m, data, Products::kNone, false, &stage_out, missing);
     actuation_.EnterStage(actuation_, 0);
     later_stage_ = false;
     if (!covered || stage_out.status != StepStatus::kOk) return false;

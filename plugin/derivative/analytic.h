@@ -116,7 +116,6 @@ class AnalyticBackend final : public Backend {
   bool Step(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool RungeKutta(const mjModel* model, const mjData* data, mjData* stages, StepDerivative* out, std::string* missing);
   bool Sensors(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
-  const mjModel* StageModel(const mjModel* model, mjModel* copy) const;
   void Stage(const mjModel* model, const mjData* data, StageDerivative* stage) const;
   void ActivationRate(const mjModel* model, MatrixXd* slope) const;
   MatrixXd Dense(const BlockedMatrix& X) const;
@@ -170,7 +169,6 @@ class AnalyticBackend final : public Backend {
   bool strict_;
   TermSwitch switch_;
   double smoothing_;
-  mjtSize ncam_, nlight_;
   bool smoothed_ = false;  // efc_D, states and forces of the data are ours
   std::vector<double> hardest_work_;
   bool hides_forces_ = false;                        // of constraints: the engine's go as the least R

@@ -9,8 +9,8 @@ namespace costate {
 // while it lives the backend works on the caller's data, which then is as it was
 class AnalyticBackend::BehindForward {
  public:
-  BehindForward(AnalyticBackend* backend, mjData* d, int nv) : backend_(backend), d_(d) {
-    backend_->forward_results_.Save(d, nv);
+  BehindForward(AnalyticBackend* backend, mjData* d) : backend_(backend), d_(d) {
+    backend_->forward_results_.SaveStates(d);
     backend_->after_forward_ = true;
   }
   ~BehindForward() {
@@ -58,8 +58,10 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   const auto terms = [&] {
     return TermsFor(products, m, d, out, &missing) && !differenced_.Any() && actuation_.HasForces(m, d);
   };
+  const int nv = static_cast<int>(m->nv);
   out->status = StepStatus::kOk;
   hessian_done_ = false;
+  if (!Equilibrium::AcceptsForces(m, d)) forward_results_.SaveNumbers(d, nv);
   point_.Accept(m, d);
   at_residual_ = true;
   if (MayHaveHardest(d)) return false;
@@ -77,7 +79,8 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   }
 
   // one step is nearly always the last; else all of the search
-  mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
+  forward_results_.SaveNumbers(d, nv);
+  mju_subFrom(d->qacc, step_.data(), nv);
   Residual(m, d);
   at_residual_ = true;
   if (!terms()) return false;
@@ -88,7 +91,7 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
 
 bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDerivative* out) {
   if (!CanFollowForward(m)) return false;
-  const BehindForward behind(this, d, static_cast<int>(m->nv));
+  const BehindForward behind(this, d);
   if (!TermsAfterForward(m, d, Products::kNone, out)) return false;
   for (MatrixXd* empty : {&out->C, &out->D, &out->P, &out->Ps}) empty->resize(0, 0);
   if (m->opt.integrator != mjINT_RK4) return Step(m, d, out, &forward_missing_);
@@ -102,7 +105,7 @@ bool AnalyticBackend::LinearizeAfterForward(const mjModel* m, mjData* d, StepDer
 
 bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRef lambda, StepVjp* out) {
   if (!CanFollowForward(m)) return false;
-  const BehindForward behind(this, d, static_cast<int>(m->nv));
+  const BehindForward behind(this, d);
   if (!TermsAfterForward(m, d, Products::kPull, &report_)) return false;
   std::swap(out->coverage, report_.coverage);
   out->status = StepStatus::kOk;

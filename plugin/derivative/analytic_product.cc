@@ -65,6 +65,7 @@ bool AnalyticBackend::DifferenceRest(const mjModel* m, mjData* d, std::string* m
 
 bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& covectors, StepVjp* out,
                           std::string* missing) {
+  sensors_left_ = false;
   if (UsesNoslip(m)) return VjpNoslip(m, d, covectors, out, missing);
   const bool sensors = covectors.sensors.size() > 0;
   if (sensors) sensor_.Select(m, covectors.sensors.data());
@@ -156,7 +157,8 @@ bool AnalyticBackend::DifferencePulled(const mjModel* m, mjData* d, ConstVectorR
   const auto solve = [&](double* x) { SolveHessian(m, d, x); };
   const ForceChange forces = {&point_.a(), &held, solve};
   const std::vector<char>& which = sensor_.differenced();
-  if (!difference_->Sensors(m, d, point_.a(), held, &sensors_, missing, &which, &forces)) return false;
+  sensors_left_ = !difference_->Sensors(m, d, point_.a(), held, &sensors_, missing, &which, &forces);
+  if (sensors_left_) return false;
   sensed_.noalias() += sensors_.transpose() * sigma;
   if (!difference_->SensorsByAcceleration(m, d, point_.a(), &sensors_, missing, &which)) return false;
   by_balance_.setZero(m->nv);

@@ -48,8 +48,6 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
   s.sum_k = kSum[0] * s.k[0];
   s.sum_w = kSum[0] * Eigen::Map<const VectorXd>(d->act_dot, na);
 
-  mjModel copy;
-  const mjModel* forward = StageModel(m, &copy);
   const mjData* before = d;
   for (int i = 1; i < 4; i++) {
     // u = step k, q = q0 ⊕ u, v = v0 + step a, w = w0 + step act_dot
@@ -67,7 +65,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     at->time = d->time + step;
     s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
     stage(i)->actuation_.EnterStage(actuation_, i);
-    if (!stage(i)->PreparePoint(forward, at, products, status, nullptr, missing) || *status != StepStatus::kOk)
+    if (!stage(i)->PreparePoint(m, at, products, status, nullptr, missing) || *status != StepStatus::kOk)
       return false;
     coverage->Add(stage(i)->report_.coverage);
 

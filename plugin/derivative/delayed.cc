@@ -1,22 +1,51 @@
 #include "derivative/delayed.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "core/plugins.h"
 
 namespace costate {
 
+namespace {
+
+bool IsDelayed(const mjModel* m, int actuator) { return m->actuator_delay[actuator] != 0; }
+
+bool StartsWith(const char* text, const char* head) { return std::strncmp(text, head, std::strlen(head)) == 0; }
+
+// What may read data->ctrl, the controls of the present, which the engine gives to its own actuators alone late: "" for
+// nothing. Of the plugins that come with the engine, those of actuators read their own.
+const char* ReaderOfControls(const mjModel* m) {
+  if (mjcb_control || mjcb_passive || mjcb_contactfilter || mjcb_act_dyn || mjcb_act_gain || mjcb_act_bias ||
+      mjcb_sensor)
+    return "a callback";
+  for (int i = 0; i < m->nactuator; i++) {
+    if (IsDelayed(m, i) && m->actuator_plugin[i] >= 0) return "an actuator's plugin";
+  }
+  for (int i = 0; i < m->nplugin; i++) {
+    const mjpPlugin* plugin = mjp_getPluginAtSlot(m->plugin[i]);
+    if (!plugin || !(StartsWith(plugin->name, "mujoco.") || StartsWith(plugin->name, "costate."))) return "a plugin";
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string DelayMissing(const mjModel* m) {
   if (m->nhistory == 0) return "";
-  const bool delayed =
-      std::any_of(m->actuator_delay, m->actuator_delay + m->nactuator, [](mjtNum s) { return s != 0; });
-  if (delayed && m->opt.integrator == mjINT_RK4) return "delays: each stage of RK4 reads the history at another time";
-  return DelayRefusal(m);
+  bool delayed = false;
+  for (int i = 0; i < m->nactuator; i++) delayed = delayed || IsDelayed(m, i);
+  if (!delayed) return "";
+  if (m->opt.integrator == mjINT_RK4) return "delays: each stage of RK4 reads the history at another time";
+  const std::string reader = ReaderOfControls(m);
+  return reader.empty() ? "" : "delays: " + reader + " may read controls before they are late";
 }
 
 std::string DelayRefusal(const mjModel* m) {
   if (m->nhistory == 0) return "";
   for (int i = 0; i < m->nactuator; i++) {
-    const bool within = m->actuator_delay[i] != 0 && m->actuator_delay[i] < m->opt.timestep;
+    const bool within = IsDelayed(m, i) && m->actuator_delay[i] < m->opt.timestep;
     if (within && m->opt.integrator == mjINT_RK4) return "delays: under RK4, one shorter than the step";
   }
   return "";
@@ -69,7 +98,7 @@ bool DelayedBackend::Enter(const mjModel* m, mjData* d, bool sensors, std::strin
   if (!missing->empty()) return false;
   if (sensors) FindSilent(m, d);
   for (int i = 0; i < m->nactuator; i++) {
-    if (m->actuator_delay[i] == 0 || reads_) continue;
+    if (!IsDelayed(m, i) || reads_) continue;
     // of all its inputs
     mjtNum* ctrl = d->ctrl + m->actuator_ctrladr[i];
     const mjtNum* stored = mj_readCtrl(m, d, i, d->time, ctrl, m->actuator_history[2 * i + 1]);
@@ -88,7 +117,7 @@ namespace {
 template <typename F>
 void ForDelayed(const mjModel* m, F f) {
   for (int i = 0; i < m->nactuator; i++) {
-    for (int j = 0; j < m->actuator_ctrlnum[i] && m->actuator_delay[i] != 0; j++) f(m->actuator_ctrladr[i] + j);
+    for (int j = 0; j < m->actuator_ctrlnum[i] && IsDelayed(m, i); j++) f(m->actuator_ctrladr[i] + j);
   }
 }
 
@@ -155,10 +184,17 @@ bool DelayedBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstMa
   return backend_->Jvp(&local_, d, dx, du_, out, missing);
 }
 
-bool DelayedBackend::Parameters(const mjModel*, mjData*, ParameterDifference*, MatrixXd*, MatrixXd*,
+// as PullParameters
+bool DelayedBackend::Parameters(const mjModel* m, mjData* d, ParameterDifference* theta, MatrixXd* P, MatrixXd* Ps,
                                 std::string* missing) {
-  *missing = "delays: a parameter acts on a model that reads its history";
-  return false;
+  *missing = DelayMissing(m);
+  if (!missing->empty() || !Enter(m, d, Ps != nullptr, missing) ||
+      !backend_->Parameters(&local_, d, theta, P, Ps, missing))
+    return false;
+  for (int i = 0; i < m->nsensor && Ps; i++) {
+    if (silent_[i]) Ps->middleRows(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+  }
+  return true;
 }
 
 bool DelayedBackend::LinearizeAcceleration(const mjModel* m, mjData* d, AccelerationDerivative* out,

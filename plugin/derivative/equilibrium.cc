@@ -129,7 +129,7 @@ void ForwardPosition(const mjModel* m, mjData* d, bool sensors) {
   mj_makeM(m, d);
   mj_collision(m, d);
   MayHaveRows(m, d) ? mj_makeConstraint(m, d) : ClearRows(d);
-  mj_island(m, d);
+  d->nisland = d->nidof = 0;  // of the solver alone
   mj_transmission(m, d);
 }
 
@@ -225,33 +225,23 @@ StepStatus ForwardStatus(const mjModel* m, const mjData* d, const mjWarningStat*
   return bad ? StepStatus::kBadState : StepStatus::kOk;
 }
 
-void Equilibrium::SetForwardOptions(mjModel* model, bool sensors) { ForwardOptions(model, sensors).Set(&model->opt); }
-
-bool Equilibrium::HasForwardOptions(const mjModel* model, bool sensors) {
-  return ForwardOptions(model, sensors) == ForwardOptions(model->opt);
-}
-
-void Equilibrium::PrepareForward(mjModel* model, bool sensors) {
-  SetForwardOptions(model, sensors);
-  if (!sensors && !MayReadReports(model)) model->ncam = model->nlight = 0;
-}
-
 bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
   mass_factored_ = true;
   return RunWith(ForwardOptions(model, sensors), model, d, status, reason, [d](const mjModel* m) { mj_forward(m, d); });
 }
 
 bool Equilibrium::Start(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
-  ForwardOptions options(model, sensors);
-  options.disableflags |= mjDSBL_ISLAND;  // of the solver alone
+  mass_factored_ = ReadsFactor(model);
+  ForwardOptions options(model->opt);  // nothing below reads others, but mj_fwdPosition
+  if (mass_factored_) options = ForwardOptions(model, sensors);
+  if (mass_factored_) options.disableflags |= mjDSBL_ISLAND;
   return RunWith(options, model, d, status, reason, [this, d, sensors](const mjModel* m) {
-    const bool energy = m->opt.enableflags & mjENBL_ENERGY;
-    mass_factored_ = ReadsFactor(m);
+    const bool energy = sensors && (m->opt.enableflags & mjENBL_ENERGY);
     mass_factored_ ? mj_fwdPosition(m, d) : ForwardPosition(m, d, sensors);
-    mj_sensorPos(m, d);
+    if (sensors) mj_sensorPos(m, d);
     if (energy && !d->flg_energypos) mj_energyPos(m, d);
     mj_fwdVelocity(m, d);
-    mj_sensorVel(m, d);
+    if (sensors) mj_sensorVel(m, d);
     if (energy && !d->flg_energyvel) mj_energyVel(m, d);
     if (mjcb_control && !(m->opt.disableflags & mjDSBL_ACTUATION)) mjcb_control(m, d);
     mj_fwdActuation(m, d);
@@ -352,10 +342,12 @@ void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
   for (int i = 0; i < m->nv; i++) r_[i] = Ma_[i] - (d->qfrc_smooth[i] + d->qfrc_constraint[i]);
 }
 
+bool Equilibrium::AcceptsForces(const mjModel* m, const mjData* d) { return d->nefc > 0 && HasForcesOfRows(m); }
+
 void Equilibrium::Accept(const mjModel* m, mjData* d) {
   const int nv = static_cast<int>(m->nv);
   a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, nv);
-  if (d->nefc > 0 && HasForcesOfRows(m)) SetStates(d);
+  if (AcceptsForces(m, d)) SetStates(d);
   else UpdateConstraints(m, d);
   Ma_.resize(nv);
   for (int i = 0; i < nv; i++) Ma_[i] = d->qfrc_smooth[i] + d->qfrc_constraint[i];

@@ -38,12 +38,6 @@ void DiscreteForce(const mjModel* model, mjData* data, const mjtNum* a, mjtNum* 
 /// The acceleration a with r(a) = 0 (README.md, eq. (1)), found by the engine's Newton solver and polished with H.
 class Equilibrium {
  public:
-  /// The options that Forward and Start run with: a model that has them already is not copied.
-  static void SetForwardOptions(mjModel* model, bool sensors);
-  static bool HasForwardOptions(const mjModel* model, bool sensors);
-  /// The same, and what nobody reads is left out.
-  static void PrepareForward(mjModel* model, bool sensors);
-
   /// mj_forward with the Newton solver. @pre `data` holds state, ctrl and context.
   /// @param sensors  false: sensors and energies are not computed.
   /// @return false with the reason if the numbers failed.
@@ -68,6 +62,8 @@ class Equilibrium {
   void Residual(const mjModel* model, mjData* data, const double* Ma = nullptr);
 
   /// The same where r(a) = 0 is known, as without rows: M a is what the forces sum up to. residual() is left as it was.
+  /// Where it accepts the forces, too, states are all that it writes.
+  static bool AcceptsForces(const mjModel* model, const mjData* data);
   void Accept(const mjModel* model, mjData* data);
 
   const Eigen::VectorXd& a() const { return a_; }

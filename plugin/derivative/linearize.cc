@@ -113,9 +113,8 @@ void Linearizer::Impl::RefreshModel() {
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    const auto run = [&] { return backend->Linearize(&local, data.get(), sensors, out, missing); };
-    return UnderOptionsOf(backend, sensors, run) && (!sensors || AddSensors(backend, true, out, missing)) &&
-           AddParameters(backend, true, sensors, out, missing);
+    return backend->Linearize(&local, data.get(), sensors, out, missing) &&
+           (!sensors || AddSensors(backend, true, out, missing)) && AddParameters(backend, true, sensors, out, missing);
   });
   ClearUnread(out);
 }

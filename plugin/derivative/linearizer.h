@@ -50,6 +50,7 @@ struct Linearizer::Impl {
   void LinearizeInterval(bool sensors, StepDerivative* out);
   void VjpInterval(const StepCovectors& covectors, StepVjp* out);
   bool Pull(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
+  bool PullSensorsBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   bool PullForcesBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
@@ -70,8 +71,6 @@ struct Linearizer::Impl {
   bool Covers(int level, Out* out, Call call);
   template <typename Out, typename Call>
   void FirstThatCovers(Out* out, Call call);
-  template <typename Call>
-  bool UnderOptionsOf(const Backend* backend, bool sensors, Call call);
 
   const mjModel* model;
   LinearizeOptions options;
@@ -141,17 +140,6 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
   out->coverage.terms[0].level = Level::kStep;
   out->coverage.terms[0].reason = reason;
   out->coverage.terms.insert(out->coverage.terms.end(), open_parameters.begin(), open_parameters.end());
-}
-
-// call() while `local` has the options that level 1 runs the engine with, which it would copy the model for
-template <typename Call>
-bool Linearizer::Impl::UnderOptionsOf(const Backend* backend, bool sensors, Call call) {
-  if (backend != levels[kAnalytic].get() || model->nhistory > 0 || model->opt.noslip_iterations > 0) return call();
-  const mjOption options = local.opt;
-  Equilibrium::SetForwardOptions(&local, sensors);
-  const bool covers = call();
-  local.opt = options;
-  return covers;
 }
 
 // a full arena is a warning, unless the stack is what does not fit: that the engine calls an error, here the same

@@ -15,6 +15,19 @@ std::string SensorsReason(const Coverage& coverage) {
   return "sensors";
 }
 
+namespace {
+
+// σ of some sensors, an entry a sensor, without that of the others
+VectorXd Part(const mjModel* m, ConstVectorRef sigma, const std::vector<char>& some) {
+  VectorXd part = sigma;
+  for (int i = 0; i < m->nsensor; ++i) {
+    if (!some[i]) part.segment(m->sensor_adr[i], m->sensor_dim[i]).setZero();
+  }
+  return part;
+}
+
+}  // namespace
+
 bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covectors, StepVjp* out,
                   std::string* missing) {
   if (covectors.forces) {
@@ -29,7 +42,7 @@ bool Backend::Vjp(const mjModel* model, mjData* data, const StepCovectors& covec
   out->status = matrices_.status;
   std::swap(out->coverage, matrices_.coverage);
   if (out->status != StepStatus::kOk) return true;
-  if (sensors && SensorsLeft()) {
+  if (sensors && SensorsLeft() && !Part(model, covectors.sensors, *SensorsLeft()).isZero(0)) {
     *missing = SensorsReason(out->coverage);
     return false;
   }
@@ -76,8 +89,7 @@ bool Backend::Jvp(const mjModel* model, mjData* data, ConstMatrixRef dx, ConstMa
 }
 
 bool Linearizer::Impl::Pull(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing) {
-  const auto run = [&] { return backend->Vjp(&local, data.get(), covectors, out, missing); };
-  return UnderOptionsOf(backend, covectors.sensors.size() > 0, run) && PullParameters(backend, covectors, out, missing);
+  return backend->Vjp(&local, data.get(), covectors, out, missing) && PullParameters(backend, covectors, out, missing);
 }
 
 // all else of a level that has no pull-back to applied forces; these from whole steps
@@ -99,6 +111,33 @@ bool Linearizer::Impl::PullForcesBySteps(Backend* backend, const StepCovectors& 
   return true;
 }
 
+// σ of sensors that a level leaves goes through whole steps, all else through the level itself
+bool Linearizer::Impl::PullSensorsBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out,
+                                          std::string* missing) {
+  Backend* steps = levels[kStep].get();
+  if (!steps || backend == steps || covectors.sensors.size() == 0 || !backend->SensorsLeft()) return false;
+  if (theta || model->nhistory > 0) return false;  // whose parts are not those of a sum
+  const VectorXd left = Part(model, covectors.sensors, *backend->SensorsLeft());
+  const std::string reason = std::exchange(*missing, "");
+  mj_setState(&local, data.get(), point.data(), state);
+  if (!Pull(backend, {covectors.next, covectors.sensors - left, covectors.forces}, out, missing)) return false;
+  if (out->status != StepStatus::kOk) return true;
+  const VectorXd zero = VectorXd::Zero(covectors.next.size());
+  mj_setState(&local, data.get(), point.data(), state);
+  if (!steps->Vjp(&local, data.get(), {zero, left, covectors.forces}, &step_vjp, missing)) return false;
+  out->status = step_vjp.status;
+  if (out->status != StepStatus::kOk) return true;
+  out->sensors += step_vjp.sensors;
+  out->x += step_vjp.x;
+  out->u += step_vjp.u;
+  out->qfrc += step_vjp.qfrc;
+  out->xfrc += step_vjp.xfrc;
+  Coverage by_steps;
+  by_steps.terms.push_back({"sensors", Level::kStep, reason});
+  out->coverage.Add(by_steps);
+  return true;
+}
+
 // sensors are those of the first substep
 void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out) {
   const int count = whole_interval || !covectors.step() ? 1 : options.substeps;
@@ -117,7 +156,8 @@ void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out)
     StepVjp* to = last ? out : &substep_vjp;
     const StepCovectors back = {lambda, k == 0 ? covectors.sensors : ConstVectorRef(none), covectors.forces};
     FirstThatCovers(to, [&](Backend* backend, std::string* missing) {
-      return Pull(backend, back, to, missing) || (back.forces && PullForcesBySteps(backend, back, to, missing));
+      return Pull(backend, back, to, missing) || PullSensorsBySteps(backend, back, to, missing) ||
+             (back.forces && PullForcesBySteps(backend, back, to, missing));
     });
     if (to->status != StepStatus::kOk) {
       out->status = to->status;

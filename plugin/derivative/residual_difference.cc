@@ -56,10 +56,13 @@ std::vector<char> JumpsAtLimits(const mjModel* m, const mjData* d) {
   return jumps;
 }
 
+// may passive forces depend on activations and controls? Those of the engine do not
+bool ReadsInputs(const mjModel* m) { return mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE); }
+
 // do slopes of forces by velocity, which implicit integrators have in their matrix, feel contacts or what else is as
 // stiff
 bool HasStiffDamping(const mjModel* m) {
-  return m->flg_adhesion || mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE) ||
+  return m->flg_adhesion || ReadsInputs(m) ||
          std::any_of(m->flex_passive, m->flex_passive + m->nflex, [](mjtByte passive) { return passive; }) ||
          std::any_of(m->actuator_trntype, m->actuator_trntype + m->nactuator,
                      [](int type) { return type == mjTRN_BODY; });
@@ -286,7 +289,7 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   mjData* p = probe_.get();
   const int nv = dims_.nv, na = dims_.na;
   if (stage <= kPosition) PositionStage(m);
-  if (stage <= kVelocity) mj_fwdVelocity(m, p);
+  if (stage <= kVelocity || (terms_.passive && ReadsInputs(m))) mj_fwdVelocity(m, p);
   if (terms_.actuation || terms_.integrator || terms_.metric) {
     mj_fwdActuation(m, p);
     if (!ForceLimits(m)) return false;
@@ -400,7 +403,9 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
     terms_ = is_stiff ? stiff : soft;
     if (!terms_.Any()) continue;
     stiff_ = is_stiff;
-    last_column_ = terms_.actuation || terms_.integrator || terms_.metric ? dims_.ndx + dims_.nu : 2 * nv;
+    const bool all_columns =
+        terms_.actuation || terms_.integrator || terms_.metric || (terms_.passive && ReadsInputs(m));
+    last_column_ = all_columns ? dims_.ndx + dims_.nu : 2 * nv;
     if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return euler_by_position_ = false;
     if (!is_stiff && soft.integrator && stiff.actuation) all.bottomRows(2 * na).setZero();  // come with the actuation
     sum.topRows(nv).noalias() += mass.asDiagonal() * all.topRows(nv);

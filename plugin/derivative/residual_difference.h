@@ -112,6 +112,7 @@ class ResidualDifference {
   // what the model's sensors read beyond kinematics
   struct SensorNeeds {
     bool velocity = false, acceleration = false, constraint = false, kinetic = false;
+    bool inputs = false;  ///< velocities, activations and controls before their stage
   };
   static SensorNeeds Needs(const mjModel* model, const int* stages, int begin, int end);  // of a range of sensors
   void LiftCutoffs(mjModel* model);

@@ -84,9 +84,12 @@ ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, cons
       case mjSENS_FORCE:
       case mjSENS_TORQUE:
       case mjSENS_CONTACT:
-      case mjSENS_TACTILE:
+      case mjSENS_TACTILE: needs.constraint = true; break;
       case mjSENS_PLUGIN:
-      case mjSENS_USER: needs.constraint = true; break;
+      case mjSENS_USER:
+        needs.constraint = true;
+        needs.inputs = needs.inputs || stages[i] < mjSTAGE_ACC;
+        break;
       case mjSENS_E_KINETIC: needs.constraint = needs.velocity = needs.kinetic = true; break;  // of the position stage
       case mjSENS_ACTUATORPOS:
       case mjSENS_ACTUATORVEL:
@@ -103,6 +106,7 @@ ResidualDifference::SensorNeeds ResidualDifference::Needs(const mjModel* m, cons
 // value = sensordata at the probe's state and acceleration a, evaluated as far as the sensors read
 bool ResidualDifference::EvaluateSensors(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
   mjData* p = probe_.get();
+  if (needs_.inputs) stage = kPosition;
   if (stage <= kPosition) {
     if (needs_.constraint) {
       ForwardPosition(m);
@@ -260,7 +264,8 @@ bool ResidualDifference::Sensors(const mjModel* model, const mjData* d, const Ve
     stiff_ = sensed_ = constraint;
     parts_.assign(dims_.ns, 1);
     if (constraint) parts_.assign(m->sensor_dim, m->sensor_dim + m->nsensor);  // each in units of its own
-    last_column_ = needs_.acceleration ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
+    const bool all = needs_.acceleration || needs_.inputs;
+    last_column_ = all ? dims_.ndx + dims_.nu : needs_.velocity ? 2 * dims_.nv : dims_.nv;
     Capture(m, d);
     if (constraint) CaptureJumping(m, d);
     VectorXd moved;

@@ -2,6 +2,7 @@
 
 #include <costate/certificate.h>
 #include <costate/derivative_check.h>
+#include <costate/parameter.h>
 
 #include <cmath>
 #include <string>
@@ -124,6 +125,76 @@ TEST_F(DelayedTest, SensorsWithinTheirIntervalAreConstant) {
     EXPECT_GT(count, 0);
     EXPECT_LT(count, 6);
   }
+}
+
+// the engine gives the controls of the past to its own actuators: a callback or a plugin finds those of the present
+TEST_F(DelayedTest, WhatReadsControlsByItselfReadsThoseOfThePresent) {
+  const std::string user = "<general joint='b' dyntype='user' biastype='user' delay='0.005' nsample='5'/>";
+  std::string text = Late("", user.c_str());
+  text.insert(text.find("</sensor>"), "<user dim='1' needstage='vel'/>");
+  const ModelPtr model = LoadModelFromString(text);
+  const mjModel* m = model.get();
+  const auto each = [&](const char* what, auto callback, auto* slot) {
+    SCOPED_TRACE(what);
+    const DataPtr data = Moved(m);
+    *slot = callback;
+    const StepDerivative value = Linearize(m, data.get());
+    ExpectReference(m, data.get(), value);
+    EXPECT_GT(value.B.rightCols(3).norm() + value.D.rightCols(3).norm(), 1e-4);
+    support::ExpectProducts(m, data.get(), {}, 1e-11);
+    std::string missing;
+    EXPECT_FALSE(MakeAnalyticBackend(m, {}, &missing));
+    EXPECT_NE(missing.find("a callback may read controls"), std::string::npos) << missing;
+    *slot = nullptr;
+  };
+  each(
+      "passive", +[](const mjModel*, mjData* d) { d->qfrc_passive[0] += 1.5 * d->ctrl[1]; }, &mjcb_passive);
+  each(
+      "bias", +[](const mjModel*, const mjData* d, int) { return 2 * d->ctrl[3]; }, &mjcb_act_bias);
+  each(
+      "dynamics", +[](const mjModel*, const mjData* d, int) { return 3 * d->ctrl[3]; }, &mjcb_act_dyn);
+  each(
+      "sensor",
+      +[](const mjModel* m, mjData* d, int stage) {
+        if (stage == mjSTAGE_VEL) d->sensordata[m->nsensordata - 1] = 2 * d->ctrl[2] * d->ctrl[2];
+      },
+      &mjcb_sensor);
+}
+
+// at what the actuators get, as pull-backs have them
+TEST_F(DelayedTest, ParametersActAtWhatTheActuatorsGet) {
+  std::string text = Late("");
+  text.insert(text.find("</sensor>"), "<framelinacc objtype='body' objname='fore'/>");
+  text.insert(text.find("<body pos=\"0.3 0 0\"") + 6, "name='fore' ");
+  const ModelPtr model = LoadModelFromString(text);
+  ParameterSet parameters(
+      model.get(), {"body:fore/mass", "joint:a/damping", "actuator:hold/gainprm[0]", "actuator:line/biasprm[1]"});
+  const mjModel* m = parameters.model();
+  const DataPtr data = Moved(m);
+  const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
+  StepDerivative matrices, steps;
+  for (const Level level : {Level::kBest, Level::kStep}) {
+    Linearizer linearizer(m, {.level = level});
+    linearizer.SetParameters(&parameters);
+    linearizer.SetContext(GetContext(m, data.get()));
+    linearizer.Linearize(x, u, level == Level::kBest ? &matrices : &steps);
+  }
+  EXPECT_EQ(matrices.coverage.Worst(), Level::kResidual);
+  for (int k = 0; k < matrices.P.cols(); k++) EXPECT_GT(matrices.P.col(k).norm(), 0) << k;
+  EXPECT_TRUE(support::MatricesNearRelative(matrices.P, steps.P, 1e-6));
+  EXPECT_TRUE(support::MatricesNearRelative(matrices.Ps, steps.Ps, 1e-6));
+  EXPECT_EQ(matrices.Ps.row(1).norm(), 0);  // a late sensor
+
+  Linearizer linearizer(m);
+  linearizer.SetParameters(&parameters);
+  linearizer.SetContext(GetContext(m, data.get()));
+  support::Random random(5);
+  const VectorXd lambda = random.Vector(static_cast<int>(matrices.A.rows())),
+                 sigma = random.Vector(static_cast<int>(m->nsensordata));
+  StepVjp vjp;
+  linearizer.Vjp(x, u, lambda, sigma, &vjp);
+  EXPECT_TRUE(support::MatricesNearRelative(vjp.theta,
+                                            matrices.P.transpose() * lambda + matrices.Ps.transpose() * sigma, 1e-8));
 }
 
 // what a stage reads when is the engine's affair: level 2 lets it read the history

@@ -11,6 +11,7 @@
 #include "derivative/crossed_boxes.h"
 #include "support/engine_test.h"
 #include "support/expect_products.h"
+#include "support/matrix_near.h"
 #include "support/random_state.h"
 
 namespace costate {
@@ -289,6 +290,47 @@ TEST_F(LevelChoiceTest, PlasticSpringsAreAnalyticAboutTheirState) {
     EXPECT_EQ(value.coverage.Worst(), Level::kStep);
     EXPECT_NE(value.coverage.terms[0].reason.find("plastic"), std::string::npos) << value.coverage.terms[0].reason;
   }
+}
+
+// Two balls under a lever, both just in touch: a user's sensor of their forces has no neighbour with both. Its rows come
+// from whole steps, in a pull-back as in the matrices, and nothing else does.
+TEST_F(LevelChoiceTest, APullBackTakesWholeStepsForTheSensorsThatNeedThem) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002"/><worldbody>
+      <geom type="plane" size="1 1 1"/>
+      <body pos="0 0 .1249999999"><joint name="z" type="slide" axis="0 0 1"/><joint name="y" axis="0 1 0"/>
+        <geom size=".125" pos=".3 0 0"/><geom size=".125" pos="-.3 0 0"/></body></worldbody>
+    <actuator><motor joint="y"/></actuator>
+    <sensor><user dim="1" needstage="acc"/><jointvel joint="y"/></sensor></mujoco>)");
+  const mjModel* m = model.get();
+  mjcb_sensor = [](const mjModel*, mjData* d, int stage) {
+    if (stage == mjSTAGE_ACC) d->sensordata[0] = d->qfrc_constraint[0];
+  };
+  const DataPtr data = MakeData(m);
+  const StepDerivative value = Linearize(m, data.get());
+  ASSERT_NE(FindTerm(value, "sensors"), nullptr);
+  EXPECT_EQ(FindTerm(value, "sensors")->level, Level::kStep);
+  EXPECT_EQ(FindTerm(value, "constraint")->level, Level::kAnalytic);
+
+  Linearizer linearizer(m);
+  linearizer.SetContext(GetContext(m, data.get()));
+  const VectorXd x = GetState(m, data.get()), u = VectorXd::Zero(1);
+  support::Random random(3);
+  const VectorXd lambda = random.Vector(4), sigma = random.Vector(2);
+  for (const bool forces : {false, true}) {
+    StepVjp vjp;
+    linearizer.Vjp(x, u, lambda, sigma, &vjp, forces);
+    const VectorXd by_x = value.A.transpose() * lambda + value.C.transpose() * sigma,
+                   by_u = value.B.transpose() * lambda + value.D.transpose() * sigma;
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.x, by_x, 1e-11));
+    EXPECT_TRUE(support::MatricesNearRelative(vjp.u, by_u, 1e-11));
+    EXPECT_NEAR(vjp.sensors.dot(VectorXd::Ones(4)), (value.C.transpose() * sigma).sum(), 1e-6);
+    ASSERT_FALSE(vjp.coverage.terms.empty());
+    EXPECT_EQ(vjp.coverage.terms[0].level, Level::kAnalytic);
+    EXPECT_EQ(vjp.coverage.Worst(), Level::kStep);
+    EXPECT_EQ(vjp.qfrc.size(), forces ? m->nv : 0);
+    if (forces) EXPECT_NEAR(vjp.qfrc[1], by_u[0], 1e-6 * std::abs(by_u[0]));  // as the motor of the lever
+  }
+  mjcb_sensor = nullptr;
 }
 
 // outside the theorem: whole steps, with the reason

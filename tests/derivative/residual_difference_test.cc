@@ -10,6 +10,7 @@
 
 #include "derivative/backend.h"
 #include "support/engine_test.h"
+#include "support/expect_products.h"
 #include "support/expect_reference.h"
 #include "support/find_switch.h"
 #include "support/random_state.h"
@@ -40,6 +41,50 @@ void ExpectAgrees(const mjModel* model, const mjData* point) {
   EXPECT_TRUE(support::AgreesWithReference(step, reference.step, reference.step_error, kTolerance));
   EXPECT_TRUE(support::AgreesWithReference(sensors, reference.sensors, reference.sensors_error, kTolerance));
   EXPECT_TRUE(step.allFinite() && sensors.allFinite());
+}
+
+// a callback's passive forces may follow controls and activations, which the engine's own do not
+TEST_F(ResidualDifferenceTest, PassiveForcesOfACallbackReadAllInputs) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option timestep="0.004"/><worldbody><body><joint name="j"/><geom size=".1" pos=".3 0 0"/></body></worldbody>
+    <actuator><general joint="j" dyntype="filter" dynprm=".1" gainprm="0.2"/></actuator></mujoco>)");
+  mjcb_passive = [](const mjModel*, mjData* d) {
+    d->qfrc_passive[0] += std::sin(d->qpos[0]) * d->qvel[0] * d->ctrl[0] + d->act[0] * d->ctrl[0];
+  };
+  const DataPtr data = MakeData(model.get());
+  for (const int integrator : {mjINT_EULER, mjINT_RK4, mjINT_IMPLICIT}) {
+    model->opt.integrator = integrator;
+    data->qpos[0] = 0.4, data->qvel[0] = 0.7, data->act[0] = 0.3, data->ctrl[0] = 0.5;
+    ExpectAgrees(model.get(), data.get());
+    support::ExpectReference(model.get(), data.get(), Linearize(model.get(), data.get()));
+    support::ExpectProducts(model.get(), data.get(), {}, 1e-11);
+  }
+  mjcb_passive = nullptr;
+}
+
+// before their stage they find velocities, activations and controls of the step, which the engine's own sensors do not
+// read there
+TEST_F(ResidualDifferenceTest, SensorsOfUsersReadAllInputsAtEveryStage) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="j"/><geom size=".1" pos=".3 0 0"/></body></worldbody>
+    <actuator><general joint="j" dyntype="filter" dynprm=".1"/></actuator>
+    <sensor><user dim="1" needstage="pos"/><user dim="1" needstage="vel"/></sensor></mujoco>)");
+  mjcb_sensor = [](const mjModel*, mjData* d, int stage) {
+    const double all = std::sin(d->qpos[0]) * d->qvel[0] + d->act[0] * d->ctrl[0];
+    if (stage == mjSTAGE_POS) d->sensordata[0] = all;
+    if (stage == mjSTAGE_VEL) d->sensordata[1] = 2 * all;
+  };
+  const DataPtr data = MakeData(model.get());
+  data->qpos[0] = 0.4, data->qvel[0] = 0.7, data->act[0] = 0.3, data->ctrl[0] = 0.5;
+  const StepDerivative value = Linearize(model.get(), data.get());
+  for (int i = 0; i < 2; i++) {
+    EXPECT_NEAR(value.C(i, 0), (i + 1) * std::cos(0.4) * 0.7, 1e-9);
+    EXPECT_NEAR(value.C(i, 1), (i + 1) * std::sin(0.4), 1e-9);
+    EXPECT_NEAR(value.C(i, 2), (i + 1) * 0.5, 1e-9);
+    EXPECT_NEAR(value.D(i, 0), (i + 1) * 0.3, 1e-9);
+  }
+  support::ExpectProducts(model.get(), data.get(), {}, 1e-11);
+  mjcb_sensor = nullptr;
 }
 
 class ManyTerms : public support::EngineTest, public ::testing::WithParamInterface<std::tuple<int, int>> {};
