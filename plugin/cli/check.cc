@@ -432,9 +432,19 @@ int RunCheck(const CheckOptions& options) {
   PrintWarnings(warnings);
   std::vector<CheckState> states;
   {
-    Progress progress(0, stderr);
-    progress.Stage(0, "states to check at: simulating until something touches");
-    states = MakeCheckStates(model.get(), options.state, &notes);
+    const int steps = options.state.steps;
+    Progress progress(steps, stderr);
+    CheckStateOptions wanted = options.state;
+    wanted.go_on = [&](int step) {
+      if (step % 100 == 0) progress.Update(step, "states to check at: simulating the given number of steps");
+      return !Interrupted();
+    };
+    if (steps == 0) progress.Stage(0, "states to check at: simulating until something touches");
+    states = MakeCheckStates(model.get(), wanted, &notes);
+  }
+  if (Interrupted()) {
+    fmt::print(stderr, "costate: interrupted before there was a state to check at\n");
+    return kExitInterrupted;
   }
   if (!ReadSmooth(model.get(), options.smooth).any() && options.smooth.chosen()) {
     throw Error(ErrorCode::kInvalidArgument, "--smooth chooses nothing");

@@ -30,6 +30,34 @@ std::vector<char> DrivenDofs(const mjModel* m) {
   return DrivenDofs(m, data.get());
 }
 
+std::vector<char> LooseDofs(const mjModel* m) {
+  std::vector<char> held(static_cast<std::size_t>(m->ntree), 0), loose(static_cast<std::size_t>(m->nv), 0);
+  const auto hold = [&](int body) {
+    if (body >= 0 && m->body_treeid[body] >= 0) held[static_cast<std::size_t>(m->body_treeid[body])] = 1;
+  };
+  const std::vector<char> driven = DrivenDofs(m);
+  for (int j = 0; j < m->nv; ++j) {
+    if (driven[static_cast<std::size_t>(j)]) hold(m->dof_bodyid[j]);
+  }
+  for (int i = 0; i < m->neq; ++i) {
+    for (const int id : {m->eq_obj1id[i], m->eq_obj2id[i]}) {
+      if (id < 0) continue;
+      if (m->eq_type[i] == mjEQ_JOINT) hold(m->jnt_bodyid[id]);
+      else if (m->eq_type[i] == mjEQ_WELD || m->eq_type[i] == mjEQ_CONNECT)
+        hold(m->eq_objtype[i] == mjOBJ_SITE ? m->site_bodyid[id] : id);
+    }
+  }
+  for (int w = 0; w < m->nwrap; ++w) {
+    const int id = m->wrap_objid[w];
+    if (m->wrap_type[w] == mjWRAP_JOINT) hold(m->jnt_bodyid[id]);
+    if (m->wrap_type[w] == mjWRAP_SITE) hold(m->site_bodyid[id]);
+  }
+  for (int v = 0; v < m->nflexvert; ++v) hold(m->flex_vertbodyid[v]);
+  for (int j = 0; j < m->nv; ++j)
+    loose[static_cast<std::size_t>(j)] = !held[static_cast<std::size_t>(m->dof_treeid[j])];
+  return loose;
+}
+
 std::string MocapHold::Text(const mjModel* m) const {
   return fmt::format("mocap body '{}' holds '{}': it goes where a program sets that body, no control moves it",
                      ElementName(m, mjOBJ_BODY, mocap), ElementName(m, mjOBJ_BODY, held));

@@ -15,6 +15,10 @@ std::vector<char> DrivenDofs(const mjModel* model, mjData* data);
 /// The same in the model's default posture, on data of its own.
 std::vector<char> DrivenDofs(const mjModel* model);
 
+/// Dofs (nv) of trees that no actuator moves, in the default posture, and that no equality, tendon or flex ties to
+/// anything: what lies about.
+std::vector<char> LooseDofs(const mjModel* model);
+
 /// A mocap body that carries a body by a weld or connect, as gymnasium's fetch is moved.
 struct MocapHold {
   int mocap = -1, held = -1;

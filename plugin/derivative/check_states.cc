@@ -67,8 +67,9 @@ bool HasContacts(const mjData* data) {
 }
 
 // passive steps with the controls that are there
-void StepOn(const mjModel* model, mjData* data, int steps) {
+bool StepOn(const mjModel* model, mjData* data, int steps, const std::function<bool(int)>& go_on) {
   for (int i = 0; i < steps; ++i) {
+    if (go_on && !go_on(i)) return false;
     VectorXd nothing, sensors;
     const StepStatus status = Step(model, data, GetState(model, data),
                                    Eigen::Map<const VectorXd>(data->ctrl, model->nu), 1, nothing, sensors);
@@ -76,6 +77,7 @@ void StepOn(const mjModel* model, mjData* data, int steps) {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("step {} of {}: {}", i + 1, steps, ToString(status)));
     }
   }
+  return true;
 }
 
 DataPtr CopyOf(const mjModel* model, const mjData* data) {
@@ -154,7 +156,7 @@ std::vector<CheckState> MakeCheckStates(const mjModel* model, const CheckStateOp
     given.description = "state file '" + options.state_file + "'";
   }
   if (options.steps > 0) {
-    StepOn(model, given.data.get(), options.steps);
+    if (!StepOn(model, given.data.get(), options.steps, options.go_on)) return {};
     given.description += fmt::format(", {} steps later", options.steps);
   }
 

@@ -4,6 +4,7 @@
 
 #include <costate/model.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ struct CheckStateOptions {
   std::string key;         ///< keyframe; "": the model's default state
   std::string state_file;  ///< numbers: x, or x and u; "": none
   int steps = 0;           ///< engine steps from there before checking
+  /// Asked in front of each of them; false ends them, and there are no states.
+  std::function<bool(int step)> go_on;
 };
 
 /// One state to check at. `contacts_off`: with option flag contact disabled.

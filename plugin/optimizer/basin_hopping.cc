@@ -43,6 +43,7 @@ static_assert(1 + std::size(kRacers) == kRaced);
 // rounds, the latter within so many times the iterations
 constexpr int kMoreRounds = 3, kMoreIterations = 2;
 constexpr double kMuch = 0.01;
+constexpr double kRounded = 1e-6;  // of the cost: no gain
 
 // behind half of its iterations, and as long as so many kicked solves fit in those left, the plain solve crawls where at
 // the pace of the latter half all that are left would take no more than this off the cost; but where the last of them
@@ -326,7 +327,8 @@ bool BasinHopping::LeadsOn() const {
 // behind all rounds of kicks: nothing is found yet, or the last one, or of those that follow then any, has led on
 bool BasinHopping::IsWorthAnother() const {
   if (!hopping_.after_solve || IsConstrained()) return false;
-  return LeadsOn() || HasHardlyGained(out_.result) || (rounds_ > hopping_.rounds && out_.rounds.back().better);
+  return LeadsOn() || HasHardlyGained(out_.result) ||
+         (rounds_ > hopping_.rounds && gained_ > kRounded * std::abs(out_.result.cost));
 }
 
 void BasinHopping::Tell(const BasinHoppingRound& done) {
@@ -525,7 +527,13 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   }
 
   int better = 0;
-  for (const BasinHoppingRound& done : out_.rounds) better += done.number > 0 && !done.last && done.better;
+  double before = kInf;
+  for (const BasinHoppingRound& done : out_.rounds) {
+    if (!done.better) continue;
+    const bool gained = IsConstrained() || before - done.cost > kRounded * std::abs(before);
+    better += done.number > 0 && !done.last && gained;
+    before = done.cost;
+  }
   SolveResult& result = out_.result;
   result.message +=
       fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);

@@ -21,6 +21,7 @@ struct PositionServo {
 
   /// The control at which it pulls nowhere while its joint rests at q.
   double ControlAt(double q) const { return -(bias + stiffness * q) / gain; }
+  double PositionAt(double u) const { return -(bias + gain * u) / stiffness; }
 };
 
 /// Is this actuator's force one number on a hinge or slide, that follows its control at once and in proportion?

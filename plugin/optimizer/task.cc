@@ -57,7 +57,8 @@ bool IsControlRange(const XmlElement& element) {
 }
 
 void CheckGuess(const XmlElement& element) {
-  element.Allow({"key", "ctrl", "file", "hold", "follow", "qpos", "at", "states"});
+  element.Allow({"key", "ctrl", "file", "hold", "follow", "qpos", "at", "driven", "states"});
+  element.Flag("driven", false);
   int given = 0;
   for (const char* attribute : {"key", "ctrl", "file", "hold", "follow"}) given += element.Has(attribute) ? 1 : 0;
   if (given > 1 || (given == 0 && !element.Has("states"))) element.Fail("give one of key, ctrl, file, hold and follow");
@@ -67,6 +68,7 @@ void CheckGuess(const XmlElement& element) {
     element.Fail("qpos stands beside hold=\"true\", what holds these positions at the end, or follow=\"true\"");
   if (follows && !element.Has("qpos")) element.Fail("follow=\"true\" has no qpos: the positions to go to");
   if (element.Has("at") && !element.Has("qpos")) element.Fail("at stands beside qpos");
+  if (element.Has("driven") && !element.Has("follow")) element.Fail("driven stands beside follow");
 }
 
 // the time itself is a cost, where there is something to be reached in it

@@ -3,6 +3,7 @@
 #include <costate/state.h>
 #include <costate/step.h>
 
+#include "core/driven.h"
 #include "optimizer/control_search.h"
 
 namespace costate {
@@ -11,10 +12,11 @@ namespace {
 constexpr int kStepsOfAKnot = 2;    // a knot: the motors' forces are linear in u, contacts are not
 constexpr double kOnPath = 1e-8;    // [sqrt(kg) m/s] what a velocity may be off
 constexpr double kReturnKnots = 5;  // in which what a position is off is to go
+constexpr double kLegShare = 0.5;   // of the way to v*: all of it within a knot makes feet chatter
 
 class Follower {
  public:
-  Follower(const Task& task, const Start& start, const Waypoints& waypoints)
+  Follower(const Task& task, const Start& start, const Waypoints& waypoints, bool driven)
       : task_(task),
         model_(task.model.get()),
         dims_(model_),
@@ -29,6 +31,7 @@ class Follower {
       x.head(dims_.nq) = waypoints.qpos.col(i);
       path_.push_back(x);
     }
+    if (driven) driven_ = DrivenDofs(model_);
   }
 
   Followed Run(const VectorXd& u_start) {
@@ -72,12 +75,18 @@ class Follower {
     const VectorXd off = Difference(model_, x, x_).head(dims_.nv);
     Path(time + h, &x, &v);
     target_ = v + off / (kReturnKnots * h);
+    if (!driven_.empty()) target_ += (1 - kLegShare) * (x_.segment(dims_.nq, dims_.nv) - target_);
     ok_ = ok_ && FactorMass(model_, data_.get(), x_, context_, &cholesky_);
   }
 
   bool Evaluate(const VectorXd& u, VectorXd* r) {
     if (!Play(u)) return false;
-    *r = cholesky_.matrixU() * (x_next_.segment(dims_.nq, dims_.nv) - target_);
+    *r = x_next_.segment(dims_.nq, dims_.nv) - target_;
+    if (driven_.empty()) *r = cholesky_.matrixU() * *r;
+    for (std::size_t j = 0; j < driven_.size(); ++j) {
+      const auto at = static_cast<Eigen::Index>(j);
+      (*r)[at] *= driven_[j] ? cholesky_.matrixLLT().row(at).head(at + 1).norm() : 0;  // sqrt(M_jj)
+    }
     return true;
   }
 
@@ -100,6 +109,7 @@ class Follower {
   DataPtr data_;
   const Waypoints& waypoints_;
   std::vector<VectorXd> path_;  // states at rest
+  std::vector<char> driven_;    // dofs that go there; empty: all
   VectorXd x_, context_, x_next_, target_;
   Eigen::LLT<MatrixXd> cholesky_;
   bool ok_ = true;
@@ -107,8 +117,8 @@ class Follower {
 
 }  // namespace
 
-Followed FollowControls(const Task& task, const Start& start, const Waypoints& waypoints) {
-  return Follower(task, start, waypoints).Run(HoldControl(task, start.x, start.context, start.u));
+Followed FollowControls(const Task& task, const Start& start, const Waypoints& waypoints, bool driven) {
+  return Follower(task, start, waypoints, driven).Run(HoldControl(task, start.x, start.context, start.u));
 }
 
 }  // namespace costate

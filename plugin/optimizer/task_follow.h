@@ -26,7 +26,9 @@ struct Followed {
 /// over the whole control interval, contacts included, within the task's limits: computed torques. Between two
 /// waypoints the path goes by s = 10 τ³ − 15 τ⁴ + 6 τ⁵ of the tangent from one to the other. Where the engine cannot
 /// step the controls stay what they were.
-Followed FollowControls(const Task& task, const Start& start, const Waypoints& waypoints);
+/// @param driven  of the dofs alone that actuators move, each weighed by its own inertia, and to half of v*: what
+///                stands on a floor does not go where its legs do not push it, and its feet are not to chatter.
+Followed FollowControls(const Task& task, const Start& start, const Waypoints& waypoints, bool driven = false);
 
 }  // namespace costate
 

@@ -7,10 +7,12 @@
 #include <costate/feedback.h>
 #include <costate/rollout.h>
 
+#include "core/driven.h"
 #include "core/extremes.h"
 #include "optimizer/control_noise.h"
 #include "optimizer/control_search.h"
 #include "optimizer/position_servo.h"
+#include "optimizer/task_follow.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
@@ -23,12 +25,13 @@ constexpr double kLetsGo = 0.05;     // of a control's range: another force, not
 constexpr double kStayTime = 1;  // [s] that the given control must keep the state for, if the horizon is no shorter,
 constexpr double kStays = 2e-3;  // … to so much of the model's extent
 
-constexpr double kBandwidth = 10;     // [rad/s] of what comes back by feedback
-constexpr double kGainFound = 1e-6;   // relative change of a cost to go that has converged
-constexpr double kWeakest = 1e-9;     // R of controls that hardly move anything, in terms of the largest
-constexpr double kHeldBetter = 0.25;  // of how far the constant control lets it fall
-constexpr double kSettled = 0.1;      // [s]
-constexpr double kLanded = 0.06;      // [s] from a hair above the floor: by kSettled weak servos sag
+constexpr double kBandwidth = 10;      // [rad/s] of what comes back by feedback
+constexpr double kGainFound = 1e-6;    // relative change of a cost to go that has converged
+constexpr double kWeakest = 1e-9;      // R of controls that hardly move anything, in terms of the largest
+constexpr double kHeldBetter = 0.25;   // of how far the constant control lets it fall
+constexpr double kDrivenBetter = 0.5;  // … and of what feedback lets it: that is the smoother one
+constexpr double kSettled = 0.1;       // [s]
+constexpr double kLanded = 0.06;       // [s] from a hair above the floor: by kSettled weak servos sag
 constexpr int kHoldAttempts = 3, kLandedAttempts = 5;
 
 constexpr double kSlowerBandwidths[] = {1, 0.5, 0.25};  // of what brings a start that leans to rest: its limits bind
@@ -246,6 +249,14 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
   hold(start.x, kHoldAttempts, true);
   // gains of free flight move nothing: to where the robot stands, about where the constant control lands
   if (std::isfinite(falls) && !(least < StaysWithin(m))) hold(landed, kLandedAttempts, false);
+  // else by the joints alone that actuators move: legs that carry a trunk
+  const std::vector<char> driven = DrivenDofs(m);
+  if (m->na == 0 && !(least < StaysWithin(m)) && std::ranges::find(driven, 0) != driven.end()) {
+    const Waypoints here{VectorXd::Constant(1, simulator.knot_time()), start.x.head(dims.nq)};
+    const MatrixXd stands = FollowControls(task, start, here, true).U;
+    const double far = Farthest(m, motion, simulator.Rollout(start.x, stands, &motion), start.x, mass);
+    if (far < (best.N() > 0 ? kDrivenBetter : 1) * least) best = motion;
+  }
   // a start that leans: about where it would stand
   if (VectorXd at = start.x, held = u; best.N() == 0 && FindRest(task, start, mass, &at, &held)) {
     StepDerivative step;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/actuator_range.h"
 #include "core/extremes.h"
 #include "core/joint.h"
 #include "core/posture.h"
@@ -110,6 +111,16 @@ bool IsDrivenByOthers(const mjModel* m, int joint) {
   return false;
 }
 
+// of its own
+long DirectActuators(const mjModel* m, int joint) {
+  long count = 0;
+  for (int i = 0; i < m->nactuator; ++i) {
+    const int type = m->actuator_trntype[i];
+    count += (type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT) && m->actuator_trnid[2 * i] == joint;
+  }
+  return count;
+}
+
 PostureSearch::PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
                              ConstVectorRef sizes, double length, PostureJoints joints)
     : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(start.x) {
@@ -117,10 +128,17 @@ PostureSearch::PostureSearch(const mjModel* model, const Start& start, const std
   for (int id : JointsThatGo(m_, joints)) {
     const int q = m_->jnt_qposadr[id], dof = m_->jnt_dofadr[id];
     Joint joint{q, dof, sizes[dof], -kInf, kInf};
-    if (m_->jnt_limited[id]) {
-      const double lower = m_->jnt_range[2 * id], upper = m_->jnt_range[2 * id + 1];
-      joint.lower = std::min(lower + kOffLimits * (upper - lower), state_[q]);
-      joint.upper = std::max(upper - kOffLimits * (upper - lower), state_[q]);
+    const auto keep = [&](double lower, double upper) {
+      joint.lower = std::max(joint.lower, std::min(lower + kOffLimits * (upper - lower), state_[q]));
+      joint.upper = std::min(joint.upper, std::max(upper - kOffLimits * (upper - lower), state_[q]));
+    };
+    if (m_->jnt_limited[id]) keep(m_->jnt_range[2 * id], m_->jnt_range[2 * id + 1]);
+    // where one actuator alone moves it, a servo, no farther than that servo's controls
+    for (const PositionServo& servo : PositionServos(m_)) {
+      const mjtNum* range = ControlRange(m_, servo.control);
+      if (servo.joint != id || !range || DirectActuators(m_, id) > 1) continue;
+      const auto [lower, upper] = std::minmax({servo.PositionAt(range[0]), servo.PositionAt(range[1])});
+      keep(lower, upper);
     }
     joints_.push_back(joint);
   }

@@ -11,6 +11,7 @@
 
 #include "core/driven.h"
 #include "core/element.h"
+#include "core/extremes.h"
 #include "core/joint.h"
 #include "core/number.h"
 #include "optimizer/hints.h"
@@ -40,6 +41,7 @@ constexpr double kLed = 0.01;  // factor on the posture's running weight where t
 constexpr double kEffort = 0.02;
 constexpr double kThere = 0.6;  // part of the motion after which a guess is at a posture that reaches the goals
 constexpr double kLater[] = {0.6, 0.8, 0.95, 1};  // … or, where that costs less: what falls over is there for a moment
+constexpr double kLegs[] = {0.6, 0.9};            // … of legs alone
 constexpr int kPlanned = 3;                       // postures beside the nearest to which ways round are looked for
 constexpr double kArrived = 0.1;                  // natural units by which a followed way may miss the goals
 constexpr double kNearKey = 0.5;                  // … and any coordinate may be off a keyframe's
@@ -549,6 +551,25 @@ void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
     const double there = std::max(1.0, std::floor(part * task.N + 1e-9)) * task.substeps * model->opt.timestep;
     if (straight && model->na == 0) AddGuess(guesses, "follow", there_at(there, 6));
   }
+  // legs go there and carry the trunk, which no actuator moves
+  const std::vector<char> driven = DrivenDofs(model);
+  if (!straight || model->na > 0 || std::ranges::find(driven, 0) == driven.end()) return;
+  for (const double part : kLegs) {
+    const pugi::xml_node guess = guesses.append_child("guess");
+    SetAttribute(guess, "follow", there_at(part * whole, 6));
+    SetAttribute(guess, "driven", "true");
+  }
+}
+
+// what lies about and has no goal need not be at rest
+void LeaveOutLoose(const mjModel* model, const std::vector<PartGoal>& parts, VectorXd* speed) {
+  const std::vector<char> loose = LooseDofs(model);
+  for (int j = 0; j < model->nv; ++j) {
+    const auto has_goal = [&](const PartGoal& part) {
+      return model->dof_treeid[part.LastDof(model)] == model->dof_treeid[j];
+    };
+    if (loose[static_cast<std::size_t>(j)] && std::ranges::none_of(parts, has_goal)) (*speed)[j] = kInf;
+  }
 }
 
 // @param guess  none: left out.  @param led  parts that it leads to.
@@ -571,8 +592,9 @@ std::string ReachText(const Reach& reach, const std::string& model_path, double 
         std::ranges::any_of(led, [&](const PartGoal& other) { return other.CostName() == part.CostName(); });
     AddPartGoal(task.model.get(), part, to_it ? kLed * kPostureRunning : kPostureRunning, root);
   }
-  SetNaturalWeights(AddCost(root, "velocity", "qvel", target), reach.size / kVelocityTime, kVelocityRunning,
-                    kVelocityTerminal);
+  VectorXd speed = reach.size / kVelocityTime;
+  if (reach.key.empty()) LeaveOutLoose(task.model.get(), reach.parts, &speed);
+  SetNaturalWeights(AddCost(root, "velocity", "qvel", target), speed, kVelocityRunning, kVelocityTerminal);
   if (effort)
     SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, reach.held), kEffort, 0);
   return TaskText(document);

@@ -205,9 +205,10 @@ TimeSeries GuessHeld(const XmlElement* element, const Start& start, const Task& 
 MatrixXd GuessFollowed(const XmlElement& element, const Start& start, const Task& task) {
   const mjModel* model = task.model.get();
   const std::string text = *element.Text("follow");
+  const bool driven = element.Flag("driven", false);
   if (text == "true") {
     const Postures postures = ReadPostures(element, start, task);
-    return FollowControls(task, start, {postures.at, postures.X.topRows(model->nq)}).U;
+    return FollowControls(task, start, {postures.at, postures.X.topRows(model->nq)}, driven).U;
   }
   if (text.find('@') == std::string::npos) {
     element.Fail(
@@ -220,7 +221,7 @@ MatrixXd GuessFollowed(const XmlElement& element, const Start& start, const Task
     waypoints.qpos.col(k) =
         NamedKnot(element, "follow", model, keys.names[static_cast<std::size_t>(k)]).x.head(model->nq);
   }
-  return FollowControls(task, start, waypoints).U;
+  return FollowControls(task, start, waypoints, driven).U;
 }
 
 // bounds of free entries in their own units, as changes of the start

@@ -25,7 +25,8 @@ void LabelKnot(const mjModel* model, const mjData* data, double reach, int t, Gr
   if (certificate.label == Smoothness::kSmooth) return;
   for (const Switch& s : certificate.switches) {
     if (s.distance <= reach) {
-      health->crossing[at] = s.next + " of " + s.name;
+      // "limit of elbow" names itself
+      health->crossing[at] = s.name.starts_with(s.next + " of ") ? s.name : s.next + " of " + s.name;
       return;
     }
   }

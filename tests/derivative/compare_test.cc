@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "derivative/check_states.h"
 #include "support/engine_test.h"
 
 namespace costate {
@@ -126,6 +127,17 @@ TEST_F(CompareTest, WithoutSensorsOnOneSideTheyAreLeftOut) {
   value_.C.resize(0, 0);
   value_.D.resize(0, 0);
   EXPECT_EQ(Compare(model_.get(), value_, reference_).blocks.size(), 6u);
+}
+
+// steps in front of a check may be many: they end when they are told to
+TEST_F(CompareTest, StepsToAStateCanBeInterrupted) {
+  CheckStateOptions options;
+  options.steps = 1000000000;
+  int asked = 0;
+  options.go_on = [&](int step) { return asked++ == step && step < 20; };
+  std::vector<std::string> notes;
+  EXPECT_TRUE(MakeCheckStates(model_.get(), options, &notes).empty());
+  EXPECT_EQ(asked, 21);
 }
 
 }  // namespace

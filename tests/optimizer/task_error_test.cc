@@ -273,6 +273,7 @@ const Bad kBad[] = {
      {"qpos stands beside hold=\"true\"", "or follow=\"true\""}},
     {"GuessFollow", "<guess follow='maybe'/><cost ctrl='all'/>", {"follow: 'maybe' is neither true", "NAME@SECONDS"}},
     {"GuessFollowNowhere", "<guess follow='true'/><cost ctrl='all'/>", {"follow=\"true\" has no qpos"}},
+    {"GuessDrivenAlone", "<guess hold='true' driven='true'/><cost ctrl='all'/>", {"driven stands beside follow"}},
     {"GuessFollowAtOnce", "<guess follow='home@0'/><cost ctrl='all'/>", {"follow: the start is at 0 s"}},
     {"GuessFollowAndHold", "<guess follow='home@1' hold='true'/><cost ctrl='all'/>", {"give one of key, ctrl, file"}},
     {"GuessPostureTime",

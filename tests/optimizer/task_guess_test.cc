@@ -90,5 +90,47 @@ TEST_F(TaskGuess, ARobotThatWouldFallOnItsHandsWayIsHeld) {
   EXPECT_NEAR(hand.terminal[0] / hand.weight[0], 100, 1e-3);
 }
 
+// two legs of motors under a trunk
+constexpr char kLegs[] =
+    R"(<mujoco model="legs"><option timestep=".002" integrator="implicitfast"/><worldbody><geom type="plane" size="3 3 .1"/>
+  <body name="trunk"><joint name="x" type="slide" axis="1 0 0"/><joint name="z" type="slide" axis="0 0 1"/><joint name="pitch" axis="0 1 0"/>
+    <geom type="box" size=".25 .1 .06" mass="8" contype="0"/>
+    <body pos=".2 0 0"><joint name="hip1" axis="0 1 0" damping=".2" armature=".01"/><geom type="capsule" fromto="0 0 0 0 0 -.25" size=".03" mass=".6" contype="0"/>
+      <body pos="0 0 -.25"><joint name="knee1" axis="0 1 0" damping=".2" armature=".01"/><geom type="capsule" fromto="0 0 0 0 0 -.25" size=".02" mass=".3"/></body></body>
+    <body pos="-.2 0 0"><joint name="hip2" axis="0 1 0" damping=".2" armature=".01"/><geom type="capsule" fromto="0 0 0 0 0 -.25" size=".03" mass=".6" contype="0"/>
+      <body pos="0 0 -.25"><joint name="knee2" axis="0 1 0" damping=".2" armature=".01"/><geom type="capsule" fromto="0 0 0 0 0 -.25" size=".02" mass=".3"/></body></body></body>
+  </worldbody><actuator><motor joint="hip1" ctrlrange="-60 60"/><motor joint="knee1" ctrlrange="-60 60"/><motor joint="hip2" ctrlrange="-60 60"/><motor joint="knee2" ctrlrange="-60 60"/></actuator>
+  <keyframe><key name="low" qpos="0 .17 0 1.1 -2.2 1.1 -2.2"/><key name="high" qpos="0 .43 0 .6 -1.2 .6 -1.2"/><key name="away" qpos="1 .43 0 .6 -1.2 .6 -1.2"/><key name="drop" qpos="0 .5 0 .6 -1.2 .6 -1.2"/><key name="lean" qpos="0 .45 .15 .6 -1.2 .6 -1.2"/></keyframe></mujoco>)";
+
+// a trunk that no actuator moves stays behind where legs are to be, too; the legs themselves go there and carry it
+TEST_F(TaskGuess, LegsGoWhereTheyShallAndCarryTheirTrunk) {
+  const support::TemporaryFolder folder;
+  folder.Write("legs.xml", kLegs);
+  const auto end = [&](const std::string& guess) -> VectorXd {
+    const Task task = LoadTask(folder.Write("legs.task.xml", R"(<task model="legs.xml" horizon="1.5" controlstep="5">
+      <start key="high"/><guess )" + guess + R"(/><cost qpos="all" target="key:away"/></task>)"));
+    const Trajectory motion = Play(task, task.U_guess);
+    return motion.X.col(motion.N());
+  };
+  const Eigen::Vector4d legs(.6, -1.2, .6, -1.2);
+  const VectorXd all = end("follow='away@0.6'"), driven = end("follow='away@0.6' driven='true'");
+  EXPECT_GT((all.segment<4>(3) - legs).cwiseAbs().maxCoeff(), 0.1);
+  EXPECT_LT((driven.segment<4>(3) - legs).cwiseAbs().maxCoeff(), 1e-3);
+  EXPECT_NEAR(driven[1], .43, 3e-3);  // [m] on its feet
+}
+
+// dropped from 7 cm, and from a lean: gains about either hold nothing
+TEST_F(TaskGuess, WhatFeedbackCannotHoldStandsByItsLegs) {
+  const support::TemporaryFolder folder;
+  folder.Write("legs.xml", kLegs);
+  for (const char* start : {"drop", "lean"}) {
+    SCOPED_TRACE(start);
+    const Task task =
+        LoadTask(folder.Write("legs.task.xml", std::string(R"(<task model="legs.xml" horizon="1.5" controlstep="5">
+      <start key=")") + start + R"("/><guess hold="true"/><cost qpos="all" target="key:high" terminal="20"/></task>)"));
+    EXPECT_LT(CostPlayed(task, task.U_guess), 0.1);  // 59 and 427 by gains
+  }
+}
+
 }  // namespace
 }  // namespace costate

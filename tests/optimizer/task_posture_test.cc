@@ -66,6 +66,21 @@ class TaskPosture : public support::EngineTest {
   ModelPtr model_;
 };
 
+// no posture that needs a control beyond its range, though the joint goes there
+TEST_F(TaskPosture, StaysWithinWhatTheServosControlsReach) {
+  const Vector2d p(0.45, 0.35);
+  std::string narrow = Arm();
+  narrow.replace(narrow.find("joint=\"b\" kp"), 12, "joint=\"b\" ctrlrange=\"-2.5 0.1\" kp");
+  Load(narrow);
+  const Vector2d start(Closed(p, 1)[0], 0.05);
+  EXPECT_TRUE(support::MatricesNear(From(start, {Tip(p)}), Closed(p, -1), 1e-5));
+
+  // beside a motor on the same joint it is not the servo alone that says how far
+  narrow.insert(narrow.find("</actuator>"), "<motor joint=\"b\"/>");
+  Load(narrow);
+  EXPECT_TRUE(support::MatricesNear(From(start, {Tip(p)}), Closed(p, 1), 1e-5));
+}
+
 TEST_F(TaskPosture, IsTheNearestOfThoseThatReach) {
   Load(Arm());
   const Vector2d p(0.45, 0.35);

@@ -195,6 +195,18 @@ TEST_F(Reach, AGoalThatNoJointLeadsToIsLeftOutOfThePosture) {
   const Task both = MakeReachTask(arm, {.goals = {hand, "joint:roll=0.5"}, .time = 2});
   EXPECT_TRUE(MatricesNear(both.U_guess, alone.U_guess, 1e-12));
   EXPECT_TRUE(alone.warnings.empty());
+
+  // without a goal it may roll on; the arm is to be at rest
+  const auto velocity_weights = [](const Task& task) -> VectorXd {
+    for (const ResidualTerm& term : dynamic_cast<const ResidualCost&>(*task.cost).terms())
+      if (term.name == "velocity") return term.terminal;
+    return {};
+  };
+  const VectorXd weights = velocity_weights(alone);
+  ASSERT_EQ(weights.size(), 5);
+  EXPECT_EQ(weights[0], 0);
+  EXPECT_GT(weights.tail(4).minCoeff(), 0);
+  EXPECT_GT(velocity_weights(both).minCoeff(), 0);
   ASSERT_EQ(both.warnings.size(), 1u);
   EXPECT_EQ(both.warnings[0].find("goal of joint roll: no joint that an actuator moves leads there"), 0u)
       << both.warnings[0];

@@ -156,6 +156,19 @@ TEST(GradientHealth, CountsSwitchesAndLabelsThem) {
   EXPECT_NE(g.health.text.find("on a switch, first knot"), std::string::npos) << g.health.text;
 }
 
+TEST(GradientHealth, NamesALimitOnce) {
+  const ModelPtr model = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='lift' type='slide' axis='0 0 1' range='-.0002 1'/><geom size='.1'/></body>"
+      "</worldbody></mujoco>");
+  const DataPtr data = MakeData(model.get());
+  RolloutGradient g;
+  Adjoint adjoint(model.get(), GetContext(model.get(), data.get()));
+  adjoint.Gradient(GetState(model.get(), data.get()), MatrixXd(0, 2), FirstPosition(), {.certify = true, .reach = 1e-3},
+                   &g);
+  ASSERT_EQ(g.health.labels[0], Smoothness::kModeCrossing);
+  EXPECT_EQ(g.health.crossing[0], "limit of lift");
+}
+
 TEST(GradientHealth, SlipToStickIsASwitch) {
   // a ball that cannot turn slides on a floor, hops a little as elliptic cones make it, and sticks: the engine's own
   // row states
