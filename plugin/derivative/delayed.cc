@@ -1,10 +1,10 @@
 #include "derivative/delayed.h"
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 #include <utility>
 
-#include "core/plugins.h"
+#include "derivative/compliant_contact.h"
 
 namespace costate {
 
@@ -12,10 +12,14 @@ namespace {
 
 bool IsDelayed(const mjModel* m, int actuator) { return m->actuator_delay[actuator] != 0; }
 
-bool StartsWith(const char* text, const char* head) { return std::strncmp(text, head, std::strlen(head)) == 0; }
+// those that come with the engine, but for actuators', which read their own control, and contacts of ours
+bool LeavesControls(const mjpPlugin* plugin) {
+  const std::string_view name = plugin ? plugin->name : "";
+  return name.starts_with("mujoco.") || name == kSmoothContact;
+}
 
 // What may read data->ctrl, the controls of the present, which the engine gives to its own actuators alone late: "" for
-// nothing. Of the plugins that come with the engine, those of actuators read their own.
+// nothing.
 const char* ReaderOfControls(const mjModel* m) {
   if (mjcb_control || mjcb_passive || mjcb_contactfilter || mjcb_act_dyn || mjcb_act_gain || mjcb_act_bias ||
       mjcb_sensor)
@@ -24,8 +28,7 @@ const char* ReaderOfControls(const mjModel* m) {
     if (IsDelayed(m, i) && m->actuator_plugin[i] >= 0) return "an actuator's plugin";
   }
   for (int i = 0; i < m->nplugin; i++) {
-    const mjpPlugin* plugin = mjp_getPluginAtSlot(m->plugin[i]);
-    if (!plugin || !(StartsWith(plugin->name, "mujoco.") || StartsWith(plugin->name, "costate."))) return "a plugin";
+    if (!LeavesControls(mjp_getPluginAtSlot(m->plugin[i]))) return "a plugin";
   }
   return "";
 }
