@@ -34,16 +34,17 @@ class Follower {
     if (driven) driven_ = DrivenDofs(model_);
   }
 
-  Followed Run(const VectorXd& u_start) {
+  Followed Run(const VectorXd& u_start, const std::function<bool(const VectorXd&)>& goes_on) {
     const double h = task_.substeps * model_->opt.timestep;
-    Followed followed{MatrixXd(dims_.nu, task_.N), x_};
+    Followed followed{MatrixXd::Zero(dims_.nu, task_.N), x_};
     VectorXd u = WithinLimits(task_, u_start), r;
     const auto residual = [&](const VectorXd& v, VectorXd* w) { return Evaluate(v, w); };
-    for (int t = 0; t < task_.N; ++t) {
+    for (int t = 0; t < task_.N && followed.whole; ++t) {
       Aim(t * h, h);
       if (ok_ && Evaluate(u, &r)) SearchControl(task_, residual, kStepsOfAKnot, kOnPath, &u, &r);
       followed.U.col(t) = u;
       ok_ = ok_ && Advance(u);
+      followed.whole = !goes_on || goes_on(x_);
     }
     followed.end = x_;
     return followed;
@@ -117,8 +118,9 @@ class Follower {
 
 }  // namespace
 
-Followed FollowControls(const Task& task, const Start& start, const Waypoints& waypoints, bool driven) {
-  return Follower(task, start, waypoints, driven).Run(HoldControl(task, start.x, start.context, start.u));
+Followed FollowControls(const Task& task, const Start& start, const Waypoints& waypoints, bool driven,
+                        const std::function<bool(const VectorXd& x)>& goes_on) {
+  return Follower(task, start, waypoints, driven).Run(HoldControl(task, start.x, start.context, start.u), goes_on);
 }
 
 }  // namespace costate

@@ -145,13 +145,17 @@ class HoldingLaw : public Feedback {
   const MatrixXd& K_;
 };
 
+// ‖q_1 ⊖ q_2‖_M
+double Distance(const mjModel* m, const VectorXd& x1, const VectorXd& x2, const Eigen::LLT<MatrixXd>& mass) {
+  return (mass.matrixU() * Difference(m, x1, x2).head(m->nv)).norm();
+}
+
 // how far a motion gets from a state, ‖Lᵀ (q_t ⊖ q)‖ at most; infinite where it could not be simulated
 double Farthest(const mjModel* m, const Trajectory& motion, const RolloutStatus& status, const VectorXd& x,
                 const Eigen::LLT<MatrixXd>& mass) {
   if (!status.ok()) return kInf;
   double most = 0;
-  for (int t = 0; t <= motion.N(); ++t)
-    most = std::max(most, (mass.matrixU() * Difference(m, motion.X.col(t), x).head(m->nv)).norm());
+  for (int t = 0; t <= motion.N(); ++t) most = std::max(most, Distance(m, motion.X.col(t), x, mass));
   return most;
 }
 
@@ -253,9 +257,10 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
   const std::vector<char> driven = DrivenDofs(m);
   if (m->na == 0 && !(least < StaysWithin(m)) && std::ranges::find(driven, 0) != driven.end()) {
     const Waypoints here{VectorXd::Constant(1, simulator.knot_time()), start.x.head(dims.nq)};
-    const MatrixXd stands = FollowControls(task, start, here, true).U;
-    const double far = Farthest(m, motion, simulator.Rollout(start.x, stands, &motion), start.x, mass);
-    if (far < (best.N() > 0 ? kDrivenBetter : 1) * least) best = motion;
+    const double enough = (best.N() > 0 ? kDrivenBetter : 1) * least;
+    const auto near = [&](const VectorXd& x) { return Distance(m, x, start.x, mass) < enough; };
+    const Followed stands = FollowControls(task, start, here, true, near);
+    if (stands.whole && simulator.Rollout(start.x, stands.U, &motion).ok()) best = motion;
   }
   // a start that leans: about where it would stand
   if (VectorXd at = start.x, held = u; best.N() == 0 && FindRest(task, start, mass, &at, &held)) {
