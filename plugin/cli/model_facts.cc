@@ -69,9 +69,9 @@ bool MayBeHeld(const mjModel* m, int tree, bool contacts) {
     if (m->body_treeid[b] == tree && m->body_gravcomp[b] != 0) return true;
   }
   for (int i = 0; i < m->nactuator; i++) {
-    const int type = m->actuator_trntype[i], id = m->actuator_trnid[2 * i];
-    const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
-    if (joint ? m->jnt_type[id] == mjJNT_FREE : type != mjTRN_TENDON) return true;  // thrusts, adhesion
+    const int id = m->actuator_trnid[2 * i];
+    if (ActsOnJoint(m, i) ? m->jnt_type[id] == mjJNT_FREE : m->actuator_trntype[i] != mjTRN_TENDON)
+      return true;  // thrusts, adhesion
   }
   for (int i = 0; i < m->nwrap; i++) {
     if (m->wrap_type[i] != mjWRAP_JOINT && m->wrap_type[i] != mjWRAP_PULLEY) return true;  // a rope may hold it

@@ -3,6 +3,7 @@
 #include <costate/model.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/engine_guard.h"
@@ -28,6 +29,11 @@ std::vector<char> DrivenDofs(const mjModel* m) {
   mj_kinematics(m, data.get());
   mj_comPos(m, data.get());
   return DrivenDofs(m, data.get());
+}
+
+bool HasUndrivenDofs(const mjModel* m) {
+  const std::vector<char> driven = DrivenDofs(m);
+  return std::ranges::find(driven, 0) != driven.end();
 }
 
 std::vector<char> LooseDofs(const mjModel* m) {

@@ -9,11 +9,20 @@
 
 namespace costate {
 
+/// Is its transmission a joint's, in its own frame or the parent's?
+inline bool ActsOnJoint(const mjModel* model, int actuator) {
+  const int type = model->actuator_trntype[actuator];
+  return type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
+}
+
 /// Dofs (nv) on which an actuator has a moment in the posture of `data`, whose kinematics are known (mj_comPos).
 std::vector<char> DrivenDofs(const mjModel* model, mjData* data);
 
 /// The same in the model's default posture, on data of its own.
 std::vector<char> DrivenDofs(const mjModel* model);
+
+/// Is there a dof without one, as of a trunk that legs carry?
+bool HasUndrivenDofs(const mjModel* model);
 
 /// Dofs (nv) of trees that no actuator moves, in the default posture, and that no equality, tendon or flex ties to
 /// anything: what lies about.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/actuator_range.h"
+#include "core/driven.h"
 #include "core/joint.h"
 #include "derivative/plant.h"
 #include "derivative/transmission.h"
@@ -38,8 +39,8 @@ const char* MissingByType(const mjModel* m, int i) {
 
 // may the length be that of a rotation of two frames?
 bool MayTurn(const mjModel* m, int i) {
-  const int type = m->actuator_trntype[i], id = m->actuator_trnid[2 * i];
-  return type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT ? m->jnt_type[id] == mjJNT_BALL : type == mjTRN_SITE;
+  if (ActsOnJoint(m, i)) return m->jnt_type[m->actuator_trnid[2 * i]] == mjJNT_BALL;
+  return m->actuator_trntype[i] == mjTRN_SITE;
 }
 
 // the engine's implicit integrators leave out what is there
@@ -228,9 +229,7 @@ void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& 
   }
   LimitForces(m, d);
   for (int i = 0; i < m->nactuator && any_clamped_; i++) {
-    const int type = m->actuator_trntype[i];
-    const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
-    if (joint && clamped_[m->jnt_dofadr[m->actuator_trnid[2 * i]]]) NoDamping(i);
+    if (ActsOnJoint(m, i) && clamped_[m->jnt_dofadr[m->actuator_trnid[2 * i]]]) NoDamping(i);
   }
 }
 

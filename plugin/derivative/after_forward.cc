@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/driven.h"
 #include "core/joint.h"
 #include "core/simd.h"
 
@@ -148,8 +149,8 @@ bool HasVelocities(const mjModel* m, const mjData* d) {
 // of joints that actuators drive
 bool HasLengths(const mjModel* m, const mjData* d) {
   for (int i = 0; i < m->nactuator; i++) {
-    const int type = m->actuator_trntype[i], joint = m->actuator_trnid[2 * i];
-    if ((type != mjTRN_JOINT && type != mjTRN_JOINTINPARENT) || !IsScalarJoint(m->jnt_type[joint])) continue;
+    const int joint = m->actuator_trnid[2 * i];
+    if (!ActsOnJoint(m, i) || !IsScalarJoint(m->jnt_type[joint])) continue;
     const int out = m->actuator_outadr[i];
     const double gear = m->actuator_gear[6 * out], length = d->qpos[m->jnt_qposadr[joint]] * gear,
                  velocity = d->qvel[m->jnt_dofadr[joint]] * gear;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/driven.h"
+
 namespace costate {
 
 namespace {
@@ -19,8 +21,7 @@ COSTATE_LANES double Armature(const mjModel* m, int dof) {
   };
   if (owner >= 0) add(owner);
   for (int i = 0; owner < -1 && i < m->nactuator; i++) {
-    const int type = m->actuator_trntype[i];
-    if (m->actuator_trnid[2 * i] == joint && (type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT)) add(i);
+    if (m->actuator_trnid[2 * i] == joint && ActsOnJoint(m, i)) add(i);
   }
   return armature;
 }

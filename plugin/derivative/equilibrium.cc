@@ -233,8 +233,10 @@ bool Equilibrium::Forward(const mjModel* model, mjData* d, bool sensors, StepSta
 bool Equilibrium::Start(const mjModel* model, mjData* d, bool sensors, StepStatus* status, std::string* reason) {
   mass_factored_ = ReadsFactor(model);
   ForwardOptions options(model->opt);  // nothing below reads others, but mj_fwdPosition
-  if (mass_factored_) options = ForwardOptions(model, sensors);
-  if (mass_factored_) options.disableflags |= mjDSBL_ISLAND;
+  if (mass_factored_) {
+    options = ForwardOptions(model, sensors);
+    options.disableflags |= mjDSBL_ISLAND;
+  }
   return RunWith(options, model, d, status, reason, [this, d, sensors](const mjModel* m) {
     const bool energy = sensors && (m->opt.enableflags & mjENBL_ENERGY);
     mass_factored_ ? mj_fwdPosition(m, d) : ForwardPosition(m, d, sensors);

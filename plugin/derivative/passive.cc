@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/driven.h"
 #include "core/finite.h"
 #include "core/joint.h"
 #include "core/plugins.h"
@@ -159,10 +160,7 @@ Damping DofDamping(const mjModel* m, int dof) {
   damping.linear = m->dof_damping[dof];
   std::copy_n(m->dof_dampingpoly + mjNPOLY * dof, mjNPOLY, damping.poly);
   const int joint = m->dof_jntid[dof];
-  const auto acts_on = [&](int i) {
-    const int type = m->actuator_trntype[i];
-    return m->actuator_trnid[2 * i] == joint && (type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT);
-  };
+  const auto acts_on = [&](int i) { return m->actuator_trnid[2 * i] == joint && ActsOnJoint(m, i); };
   AddActuatorsDamping(m, m->jnt_actuatorid[joint], acts_on, &damping);
   return damping;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/actuator_range.h"
+#include "core/driven.h"
 #include "derivative/actuation.h"
 #include "derivative/jet.h"
 #include "derivative/munthe_kaas.h"
@@ -282,11 +283,9 @@ void Inputs(const mjModel* m, const mjData* d, int i, double* ctrl, double* insi
 
 double SetpointPeriod(const mjModel* m, int i) {
   const mjtNum* gear = m->actuator_gear + 6 * m->actuator_outadr[i];
-  const int type = m->actuator_trntype[i];
-  if (type == mjTRN_SITE && m->actuator_trnid[2 * i + 1] >= 0 && mju_isZero(gear, 3))
+  if (m->actuator_trntype[i] == mjTRN_SITE && m->actuator_trnid[2 * i + 1] >= 0 && mju_isZero(gear, 3))
     return 2 * mjPI * mju_norm3(gear + 3);
-  const bool joint = type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT;
-  return joint && m->jnt_type[m->actuator_trnid[2 * i]] == mjJNT_BALL ? 2 * mjPI * mju_norm3(gear) : 0;
+  return ActsOnJoint(m, i) && m->jnt_type[m->actuator_trnid[2 * i]] == mjJNT_BALL ? 2 * mjPI * mju_norm3(gear) : 0;
 }
 
 double TurnsTo(double setpoint, double length, double period) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/driven.h"
 #include "core/extremes.h"
 #include "core/joint.h"
 #include "derivative/actuation.h"
@@ -20,15 +21,11 @@ constexpr double kSaturated = 1e-9;
 
 bool IsHingeOrSlide(const mjModel* m, int joint) { return IsScalarJoint(m->jnt_type[joint]); }
 
-bool TransmitsToJoint(const mjModel* m, int i) {
-  return m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
-}
-
 // no other actuator's force may count in the joint's
 bool IsAloneOn(const mjModel* m, int joint) {
   int count = 0;
   for (int i = 0; i < m->nactuator; ++i) {
-    if (!TransmitsToJoint(m, i)) return false;
+    if (!ActsOnJoint(m, i)) return false;
     count += m->actuator_trnid[2 * i] == joint;
   }
   return count == 1 && !m->jnt_actgravcomp[joint];
@@ -54,7 +51,7 @@ ForceLimits::ForceLimits(const Problem& problem, int threads)
 void ForceLimits::Add(const mjModel* m, int i) {
   const int joint = m->actuator_trnid[2 * i];
   const double gain = m->actuator_gainprm[mjNGAIN * i];
-  if (!IsPlain(m, i) || !TransmitsToJoint(m, i) || !IsHingeOrSlide(m, joint) || gain == 0) return;
+  if (!IsPlain(m, i) || !ActsOnJoint(m, i) || !IsHingeOrSlide(m, joint) || gain == 0) return;
   const double gear = m->actuator_gear[6 * m->actuator_outadr[i]];
   double lower = -kInf, upper = kInf;
   if (m->actuator_forcelimited[i]) {
@@ -154,7 +151,7 @@ void ForceLimits::LinearizeWithin(const Trajectory& motion, const LinearizeOptio
   if (!within_) {
     unlimited_ = CopyModel(problem_.model);
     for (int i = 0; i < unlimited_->nactuator; ++i) {
-      const bool joint = TransmitsToJoint(unlimited_.get(), i);
+      const bool joint = ActsOnJoint(unlimited_.get(), i);
       const int control = unlimited_->actuator_ctrladr[i];
       if (std::none_of(drives_.begin(), drives_.end(), [&](const Drive& d) { return d.control == control; })) continue;
       unlimited_->actuator_forcelimited[i] = 0;

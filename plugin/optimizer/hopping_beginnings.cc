@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/collision_filter.h"
+#include "core/driven.h"
 #include "optimizer/control_limits.h"
 #include "optimizer/force_limits.h"
 #include "optimizer/free_start.h"
@@ -48,13 +49,12 @@ VectorXd ChainPlaces(const mjModel* m) {
   std::vector<int> bodies(static_cast<std::size_t>(m->nu), 0);
   std::vector<char> driven(static_cast<std::size_t>(m->nbody));
   for (int i = 0; i < m->nactuator; ++i) {
-    const int type = m->actuator_trntype[i];
     int joint = m->actuator_trnid[2 * i];
-    if (type == mjTRN_TENDON) {
+    if (m->actuator_trntype[i] == mjTRN_TENDON) {
       const int wrap = m->tendon_adr[joint];
       if (m->wrap_type[wrap] != mjWRAP_JOINT) continue;
       joint = m->wrap_objid[wrap];
-    } else if (type != mjTRN_JOINT && type != mjTRN_JOINTINPARENT) {
+    } else if (!ActsOnJoint(m, i)) {
       continue;
     }
     const int body = m->jnt_bodyid[joint];

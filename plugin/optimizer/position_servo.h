@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/driven.h"
 #include "core/extremes.h"
 #include "core/joint.h"
 
@@ -21,15 +22,15 @@ struct PositionServo {
 
   /// The control at which it pulls nowhere while its joint rests at q.
   double ControlAt(double q) const { return -(bias + stiffness * q) / gain; }
+  /// The other way round.
   double PositionAt(double u) const { return -(bias + gain * u) / stiffness; }
 };
 
 /// Is this actuator's force one number on a hinge or slide, that follows its control at once and in proportion?
 inline bool DrivesJoint(const mjModel* m, int i) {
-  const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
-  return on_joint && IsScalarJoint(m->jnt_type[m->actuator_trnid[2 * i]]) && m->actuator_dyntype[i] == mjDYN_NONE &&
-         m->actuator_gaintype[i] == mjGAIN_FIXED && m->actuator_ctrlnum[i] == 1 && m->actuator_outnum[i] == 1 &&
-         m->actuator_plugin[i] < 0;
+  return ActsOnJoint(m, i) && IsScalarJoint(m->jnt_type[m->actuator_trnid[2 * i]]) &&
+         m->actuator_dyntype[i] == mjDYN_NONE && m->actuator_gaintype[i] == mjGAIN_FIXED &&
+         m->actuator_ctrlnum[i] == 1 && m->actuator_outnum[i] == 1 && m->actuator_plugin[i] < 0;
 }
 
 inline std::vector<PositionServo> PositionServos(const mjModel* m) {

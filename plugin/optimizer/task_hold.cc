@@ -254,8 +254,7 @@ MatrixXd HoldByFeedback(const Task& task, const Start& start, const VectorXd& u)
   // gains of free flight move nothing: to where the robot stands, about where the constant control lands
   if (std::isfinite(falls) && !(least < StaysWithin(m))) hold(landed, kLandedAttempts, false);
   // else by the joints alone that actuators move: legs that carry a trunk
-  const std::vector<char> driven = DrivenDofs(m);
-  if (m->na == 0 && !(least < StaysWithin(m)) && std::ranges::find(driven, 0) != driven.end()) {
+  if (m->na == 0 && !(least < StaysWithin(m)) && HasUndrivenDofs(m)) {
     const Waypoints here{VectorXd::Constant(1, simulator.knot_time()), start.x.head(dims.nq)};
     const double enough = (best.N() > 0 ? kDrivenBetter : 1) * least;
     const auto near = [&](const VectorXd& x) { return Distance(m, x, start.x, mass) < enough; };

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "core/driven.h"
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "core/joint.h"
@@ -369,8 +370,7 @@ std::vector<int> AllJoints(const mjModel* m) {
 std::vector<int> JointsOf(const mjModel* m, const std::vector<int>& trees) {
   std::vector<char> driven(static_cast<std::size_t>(m->njnt), 0);
   for (int i = 0; i < m->nactuator; ++i) {
-    if (m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT)
-      driven[static_cast<std::size_t>(m->actuator_trnid[2 * i])] = 1;
+    if (ActsOnJoint(m, i)) driven[static_cast<std::size_t>(m->actuator_trnid[2 * i])] = 1;
   }
   std::vector<int> joints;
   for (const int tree : trees) {

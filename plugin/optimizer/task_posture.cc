@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "core/actuator_range.h"
+#include "core/driven.h"
 #include "core/extremes.h"
 #include "core/joint.h"
 #include "core/posture.h"
@@ -81,9 +82,8 @@ std::vector<int> ActuatedJoints(const mjModel* m) {
   std::vector<int> joints;
   std::vector<char> driven(static_cast<std::size_t>(m->nv), 0);
   for (int i = 0; i < m->nactuator && !(m->opt.disableflags & mjDSBL_ACTUATION); ++i) {
-    const bool on_joint = m->actuator_trntype[i] == mjTRN_JOINT || m->actuator_trntype[i] == mjTRN_JOINTINPARENT;
     const int joint = m->actuator_trnid[2 * i];
-    if (!on_joint || !IsScalarJoint(m->jnt_type[joint])) continue;
+    if (!ActsOnJoint(m, i) || !IsScalarJoint(m->jnt_type[joint])) continue;
     joints.push_back(joint);
     driven[static_cast<std::size_t>(m->jnt_dofadr[joint])] = 1;
   }
@@ -111,13 +111,9 @@ bool IsDrivenByOthers(const mjModel* m, int joint) {
   return false;
 }
 
-// of its own
-long DirectActuators(const mjModel* m, int joint) {
-  long count = 0;
-  for (int i = 0; i < m->nactuator; ++i) {
-    const int type = m->actuator_trntype[i];
-    count += (type == mjTRN_JOINT || type == mjTRN_JOINTINPARENT) && m->actuator_trnid[2 * i] == joint;
-  }
+int DirectActuators(const mjModel* m, int joint) {
+  int count = 0;
+  for (int i = 0; i < m->nactuator; ++i) count += ActsOnJoint(m, i) && m->actuator_trnid[2 * i] == joint;
   return count;
 }
 

@@ -552,8 +552,7 @@ void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
     if (straight && model->na == 0) AddGuess(guesses, "follow", there_at(there, 6));
   }
   // legs go there and carry the trunk, which no actuator moves
-  const std::vector<char> driven = DrivenDofs(model);
-  if (!straight || model->na > 0 || std::ranges::find(driven, 0) == driven.end()) return;
+  if (!straight || model->na > 0 || !HasUndrivenDofs(model)) return;
   for (const double part : kLegs) {
     const pugi::xml_node guess = guesses.append_child("guess");
     SetAttribute(guess, "follow", there_at(part * whole, 6));

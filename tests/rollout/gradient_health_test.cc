@@ -123,16 +123,21 @@ TEST(GradientHealth, SpectralRadiusIsThatOfTheMatrix) {
   EXPECT_EQ(Overshoot(B, 2, &dof), 0);
 }
 
+// from the default state, without controls
+RolloutGradient CertifiedGradient(const mjModel* model, int knots) {
+  const DataPtr data = MakeData(model);
+  RolloutGradient g;
+  Adjoint(model, GetContext(model, data.get()))
+      .Gradient(GetState(model, data.get()), MatrixXd(0, knots), FirstPosition(), {.certify = true, .reach = 1e-3}, &g);
+  return g;
+}
+
 TEST(GradientHealth, CountsSwitchesAndLabelsThem) {
   // a ball falls from 5 cm, touches, leaves again: one onset, one release on the way
   const ModelPtr model = LoadModelFromString(
       "<mujoco><option timestep='0.001'/><worldbody><geom type='plane' size='1 1 1'/><body pos='0 0 .15'>"
       "<joint type='slide' axis='0 0 1'/><geom size='.1' solref='-3000 -1'/></body></worldbody></mujoco>");
-  const DataPtr data = MakeData(model.get());
-  RolloutGradient g;
-  Adjoint adjoint(model.get(), GetContext(model.get(), data.get()));
-  adjoint.Gradient(GetState(model.get(), data.get()), MatrixXd(0, 180), FirstPosition(),
-                   {.certify = true, .reach = 1e-3}, &g);
+  const RolloutGradient g = CertifiedGradient(model.get(), 180);
   ASSERT_TRUE(g.status.ok());
   ASSERT_EQ(g.health.switches.size(), 2u);
   EXPECT_NEAR(g.health.switches[0] * 0.001, std::sqrt(2 * 0.05 / 9.81), 0.002);
@@ -160,11 +165,7 @@ TEST(GradientHealth, NamesALimitOnce) {
   const ModelPtr model = LoadModelFromString(
       "<mujoco><worldbody><body><joint name='lift' type='slide' axis='0 0 1' range='-.0002 1'/><geom size='.1'/></body>"
       "</worldbody></mujoco>");
-  const DataPtr data = MakeData(model.get());
-  RolloutGradient g;
-  Adjoint adjoint(model.get(), GetContext(model.get(), data.get()));
-  adjoint.Gradient(GetState(model.get(), data.get()), MatrixXd(0, 2), FirstPosition(), {.certify = true, .reach = 1e-3},
-                   &g);
+  const RolloutGradient g = CertifiedGradient(model.get(), 2);
   ASSERT_EQ(g.health.labels[0], Smoothness::kModeCrossing);
   EXPECT_EQ(g.health.crossing[0], "limit of lift");
 }
