@@ -331,8 +331,8 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
   Open(ncon);
   for (int c = 0; c < ncon; c++) {
     const mjContact& contact = data->contact[c];
-    // one that jumps beside another may have a closed form of its own
-    if (has_motion(c) || !IsWanted(data, c, with_force)) continue;
+    // one that jumps beside another may have a closed form of its own, whether it is wanted or not
+    if (has_motion(c) || (done_[c] != kJumps && !IsWanted(data, c, with_force))) continue;
     std::string why;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) {
       why = "contact of a flex";
