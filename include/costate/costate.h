@@ -32,6 +32,7 @@
 #include <costate/report.h>
 #include <costate/residual.h>
 #include <costate/resume.h>
+#include <costate/robustness.h>
 #include <costate/rollout.h>
 #include <costate/sampling.h>
 #include <costate/slope_check.h>

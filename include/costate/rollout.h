@@ -110,7 +110,9 @@ class Simulator {
 
   /// The closed loop x_{t+1} = f(x_t, u_t), u_t = π(t, x_t, h(x_t, u_{t−1})) over N knots, u_{−1} = 0. A control that
   /// is not finite ends it as a step that fails.
-  RolloutStatus RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker = 0);
+  /// @param xfrc  when not empty, bodies are pushed as by RolloutPushed.
+  RolloutStatus RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker = 0,
+                                ConstMatrixRef xfrc = MatrixXd());
 
   /// States that need not be a motion: x_{t+1} is that of X whatever the step before it reaches.
   ///

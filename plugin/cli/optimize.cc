@@ -3,6 +3,7 @@
 #include <costate/exploit.h>
 #include <costate/record.h>
 #include <costate/resume.h>
+#include <costate/robustness.h>
 #include <costate/solve_task.h>
 #include <fmt/format.h>
 
@@ -69,7 +70,9 @@ not with <time>: solves that leave the cost aside for a motion nearby that keeps
 
 At the end the motion is repeated at half the time step, with stiffer contact, another integrator and a tighter constraint solver;
 "elsewhere" tells how much of the gain over the task's guess is kept there, by the same controls or with feedback, whichever is better;
-where that guess costs hardly more than the motion (by 5 %), how much more the motion costs there.
+where that guess costs hardly more than the motion (by 5 %), how much more the motion costs there. "disturbed" tells the same of two
+things that no plan knew of: each body pushed by a tenth of its weight for 0.1 s, a third into the motion, in the worst direction;
+and controls that come 10 ms late (a knot at least); with feedback and, where that differs, without.
 
 The run is saved in --out, by default runs/NAME-1, -2 … below the current folder; nothing is ever overwritten without --force.
 
@@ -208,31 +211,55 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
 struct Beginning {
   bool resumed = false;
   double own_guess = 0;  // what that costs; NaN: not known
+  bool known() const { return !resumed || std::isfinite(own_guess); }
+  // what the motion's gain is measured from
+  double Measure(const SolveResult& result) const { return resumed && known() ? own_guess : result.initial_cost; }
 };
+
+// what is left of the gain, or of_cost: how much more it costs
+std::string KeptText(double kept, bool of_cost) {
+  return !std::isfinite(kept) ? "fails"
+         : of_cost            ? fmt::format("{:+.3g} %", std::round(1e4 * (1 - kept)) / 100 + 0.0)
+         : kept < 0           ? "none"
+         : kept > 1.0005      ? "all"
+                              : fmt::format("{:.3g} %", 100 * kept);
+}
+
+void RecordKept(const std::string& check, std::string name, double open_cost, double closed_cost, double kept,
+                bool of_cost, Record* record) {
+  std::replace(name.begin(), name.end(), ' ', '_');
+  record->settings[check + "_" + name] =
+      fmt::format("cost {:.10g} under the same controls, {:.10g} with feedback: {:.6g} of the {} kept", open_cost,
+                  closed_cost, kept, of_cost ? "cost" : "gain");
+}
 
 // the motion in other simulations: told, and into the record
 void LookForExploits(const Task& task, const SolveResult& result, const Beginning& begin, Record* record) {
-  const bool known = !begin.resumed || std::isfinite(begin.own_guess);
-  const ExploitCheck check = CheckExploit(task.ToProblem(), result.trajectory, result.policy,
-                                          begin.resumed && known ? begin.own_guess : result.initial_cost,
-                                          known ? "the guess" : "where it was resumed", task.U_guess);
+  const ExploitCheck check = CheckExploit(task.ToProblem(), result.trajectory, result.policy, begin.Measure(result),
+                                          begin.known() ? "the guess" : "where it was resumed", task.U_guess);
   fmt::print("  elsewhere     ");
   for (std::size_t k = 0; k < check.variants.size(); k++) {
     const SimulationVariant& v = check.variants[k];
-    fmt::print("{}{} {}", k == 0 ? "" : ", ", v.name,
-               !std::isfinite(v.kept) ? "fails"
-               : check.of_cost        ? fmt::format("{:+.3g} %", std::round(1e4 * (1 - v.kept)) / 100 + 0.0)
-               : v.kept < 0           ? "none"
-               : v.kept > 1.0005      ? "all"
-                                      : fmt::format("{:.3g} %", 100 * v.kept));
-    std::string name = "exploit_check_" + v.name;
-    std::replace(name.begin(), name.end(), ' ', '_');
-    record->settings[name] =
-        fmt::format("cost {:.10g} under the same controls, {:.10g} with feedback: {:.6g} of the {} kept", v.open_cost,
-                    v.closed_cost, v.kept, check.of_cost ? "cost" : "gain");
+    fmt::print("{}{} {}", k == 0 ? "" : ", ", v.name, KeptText(v.kept, check.of_cost));
+    RecordKept("exploit_check", v.name, v.open_cost, v.closed_cost, v.kept, check.of_cost, record);
   }
   fmt::print(" of the {}\n", check.of_cost ? "cost" : "gain kept");
   if (!check.message.empty()) record->failures.push_back("simulation: " + check.message);
+}
+
+// the motion under a push and a delay: told, and into the record
+void Disturb(const Task& task, const SolveResult& result, const Beginning& begin, Record* record) {
+  const RobustnessCheck check =
+      CheckRobustness(task.ToProblem(), result.trajectory, result.policy, begin.Measure(result), task.solver.threads);
+  fmt::print("  disturbed     ");
+  for (std::size_t k = 0; k < check.motions.size(); k++) {
+    const DisturbedMotion& d = check.motions[k];
+    const std::string kept = KeptText(d.kept, check.of_cost), open = KeptText(d.open_kept, check.of_cost);
+    fmt::print("{}{} {}{}", k == 0 ? "" : ", ", d.name, kept, open == kept ? "" : " (" + open + " without feedback)");
+    RecordKept("robustness_check", k == 0 ? "pushed" : "late", d.open_cost, d.closed_cost, d.kept, check.of_cost,
+               record);
+  }
+  fmt::print(" of the {}\n", check.of_cost ? "cost" : "gain kept");
 }
 
 // is it a joint's range that is violated, where the model's own limit begins to push?
@@ -540,7 +567,10 @@ int RunOptimize(const OptimizeOptions& options) {
   const Beginning beginning{!options.resume.empty(), own_guess};
   PrintSummary(task, result, solution.stages, beginning, record, seconds);
   PrintStart(task, moved);
-  if (IsBetter(result) && result.status != SolveStatus::kInterrupted) LookForExploits(task, result, beginning, &record);
+  if (IsBetter(result) && result.status != SolveStatus::kInterrupted) {
+    LookForExploits(task, result, beginning, &record);
+    Disturb(task, result, beginning, &record);
+  }
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
   PrintHints(options, task, solution, record);
   if (!options.no_save) SaveOptimized(options, folder, &task, &result, &record);

@@ -188,6 +188,15 @@ struct Simulator::Impl {
     return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
 
+  void CheckPush(ConstMatrixRef xfrc, int N) const {
+    CheckSize(model, "a column of xfrc", xfrc.rows(), "6 nbody", 6 * static_cast<int>(model->nbody));
+    CheckSize(model, "xfrc's columns", xfrc.cols(), "N", N);
+    if (!xfrc.allFinite()) throw Error(ErrorCode::kInvalidArgument, "xfrc: a force is not finite");
+  }
+  static void Push(ConstMatrixRef xfrc, int t, mjData* data) {
+    mju_copy(data->xfrc_applied, xfrc.col(t).data(), static_cast<int>(xfrc.rows()));
+  }
+
   void CheckPolicy(const Policy& policy, int N) const;
   VectorXd StartOf(const Trajectory& reference, const Policy& policy, double alpha) const;
   RolloutStatus RunPolicy(ConstVectorRef x0, const Trajectory& reference, ConstMatrixRef gaps, const Policy& policy,
@@ -306,24 +315,22 @@ RolloutStatus Simulator::RolloutPushed(ConstVectorRef x0, ConstMatrixRef U, Cons
                                        int worker) {
   impl_->CheckControls(x0, U);
   const int N = static_cast<int>(U.cols());
-  CheckSize(impl_->model, "a column of xfrc", xfrc.rows(), "6 nbody", 6 * static_cast<int>(impl_->model->nbody));
-  CheckSize(impl_->model, "xfrc's columns", xfrc.cols(), "N", N);
-  if (!xfrc.allFinite()) throw Error(ErrorCode::kInvalidArgument, "xfrc: a force is not finite");
+  impl_->CheckPush(xfrc, N);
   Impl::Worker& mine = impl_->Get(worker);
   impl_->Resize(N, out);
   out->U = U;
-  const auto push = [&](int t) {
-    mju_copy(mine.data->xfrc_applied, xfrc.col(t).data(), static_cast<int>(xfrc.rows()));
-  };
-  return impl_->Run(x0, N, mine, out, push, [](int) { return Impl::Next::kGoOn; });
+  return impl_->Run(
+      x0, N, mine, out, [&](int t) { Impl::Push(xfrc, t, mine.data.get()); }, [](int) { return Impl::Next::kGoOn; });
 }
 
-RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker) {
+RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedback& law, Trajectory* out, int worker,
+                                         ConstMatrixRef xfrc) {
   CheckSize(impl_->model, "x0", x0.size(), "nx", impl_->dims.nx);
   CheckFinite(impl_->model, "x0", x0, StateNames);
   if (N < 0)
     throw Error(ErrorCode::kInvalidArgument,
                 "N is " + std::to_string(N) + ", a rollout cannot have fewer than 0 knots");
+  if (xfrc.size() > 0) impl_->CheckPush(xfrc, N);
   impl_->Resize(N, out);
   Impl::Worker& mine = impl_->Get(worker);
   mine.s.resize(law.NeedsSensors() ? impl_->dims.ns : 0);
@@ -336,6 +343,7 @@ RolloutStatus Simulator::RolloutFeedback(ConstVectorRef x0, int N, const Feedbac
       SetMovingContext(impl_->model, mine.data.get(), out->context.col(t));
     }
     law.Control({t, out->time[t], out->X.col(t), mine.s}, out->U.col(t));
+    if (xfrc.size() > 0) Impl::Push(xfrc, t, mine.data.get());
   };
   RolloutStatus status = impl_->Run(x0, N, mine, out, control, [](int) { return Impl::Next::kGoOn; });
   Impl::RepeatControls(status, out);

@@ -60,10 +60,14 @@ TEST(CliOptimize, SavesARunThatReplaysBitForBit) {
   EXPECT_TRUE(Has(result.out, "\n    angle "));
   EXPECT_TRUE(Has(result.out, "goal          angle missed by"));
   EXPECT_TRUE(Has(result.out, "elsewhere     half the time step 100 %, "));
+  EXPECT_TRUE(Has(result.out, "disturbed     pushed to "));
+  EXPECT_TRUE(Has(result.out, " ms late "));
   EXPECT_TRUE(Has(result.out, "costate replay " + folder.File("run")));
 
   const Record record = ReadRecord(folder.File("run"));
   EXPECT_EQ(record.settings.count("exploit_check_half_the_time_step"), 1u);
+  EXPECT_EQ(record.settings.count("robustness_check_pushed"), 1u);
+  EXPECT_EQ(record.settings.count("robustness_check_late"), 1u);
   EXPECT_EQ(record.command, "optimize");
   EXPECT_EQ(record.status, "converged");
   EXPECT_EQ(record.trajectory.N(), 60);

@@ -50,6 +50,15 @@ TEST_F(Rollout, IsTheEnginesOwnSimulationBitForBit) {
   }
 }
 
+// given controls as a law
+struct Played final : Feedback {
+  MatrixXd U;
+  explicit Played(const MatrixXd& controls) : U(controls) {}
+  int weights() const override { return 0; }
+  void Control(const FeedbackInput& in, VectorRef u) const override { u = U.col(in.t); }
+  void PullBack(const FeedbackInput&, ConstVectorRef, FeedbackGradient*) const override {}
+};
+
 // as a host pushes: by xfrc_applied, set anew before each control interval
 TEST_F(Rollout, PushesAsTheEngineDoes) {
   for (const NamedModel& named : RolloutModels()) {
@@ -71,6 +80,13 @@ TEST_F(Rollout, PushesAsTheEngineDoes) {
     }
     EXPECT_TRUE(BitwiseEqual(pushed.X.col(20), GetState(model.get(), data.get())));
     EXPECT_FALSE(BitwiseEqual(pushed.X.col(20), free.X.col(20)));
+
+    // and under a law
+    Trajectory led;
+    ASSERT_TRUE(simulator.RolloutFeedback(x0, 20, Played(U), &led, 0, xfrc).ok());
+    EXPECT_TRUE(BitwiseEqual(led, pushed));
+    EXPECT_ERROR(simulator.RolloutFeedback(x0, 20, Played(U), &led, 0, xfrc.leftCols(3)), ErrorCode::kDimensionMismatch,
+                 "xfrc");
 
     // the next rollout knows nothing of it
     Trajectory again;
