@@ -78,6 +78,7 @@ ViewSource FromRecord(const Record& record, const std::string& title) {
   source.x_goal = record.x_goal;
   SetGoals(record.goal_places, record.trajectory, &source);
   source.cost_per_knot = record.cost_per_knot;
+  source.slope_per_knot = record.gradient_norm_per_knot;
   return source;
 }
 

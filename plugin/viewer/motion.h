@@ -25,6 +25,7 @@ struct ViewSource {
   std::vector<Eigen::Vector3d> goal_places;  ///< shown as dots
   std::vector<int> goal_bodies{};            ///< that shall be at these places, or whose parts; -1: not known
   VectorXd cost_per_knot;                    ///< N+1; empty when there is none
+  VectorXd slope_per_knot{};  ///< N, of the cost: Record::gradient_norm_per_knot; empty when there is none
 };
 
 /// A saved run; borrows the record's model.

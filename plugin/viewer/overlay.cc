@@ -102,6 +102,15 @@ std::vector<InfoLine> Describe(Player& player, const VectorXd& cost_so_far) {
   return lines;
 }
 
+std::string SwitchText(const ModeSwitch& change, double time) {
+  constexpr std::size_t kShown = 2;
+  std::string text = fmt::format("{:.3f} s: ", time);
+  const std::size_t shown = std::min(kShown, change.what.size());
+  for (std::size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + change.what[i];
+  if (shown < change.what.size()) text += fmt::format(", {} more", change.what.size() - shown);
+  return text;
+}
+
 void DrawInfo(const std::vector<InfoLine>& lines, int corner, mjrRect viewport, const mjrContext* context) {
   std::string names, values;
   for (const InfoLine& line : lines) {
@@ -120,7 +129,7 @@ TimeLine::TimeLine(mjrRect viewport, const mjrContext* context) {
   bar = {viewport.left + margin, viewport.bottom + height, std::max(1, viewport.width - 2 * margin), height};
 }
 
-void TimeLine::Draw(const Player& player) const {
+void TimeLine::Draw(const Player& player, const std::vector<ModeSwitch>& switches) const {
   // a dark strip, its filled part, and a handle
   const int edge = std::max(1, bar.height / 6);
   mjr_rectangle({bar.left - edge, bar.bottom - edge, bar.width + 2 * edge, bar.height + 2 * edge}, 0, 0, 0, 0.55f);
@@ -128,6 +137,13 @@ void TimeLine::Draw(const Player& player) const {
   const double fraction = length > 0 ? (player.time() - player.start()) / length : 0;
   const int filled = static_cast<int>(fraction * bar.width);
   mjr_rectangle({bar.left, bar.bottom, filled, bar.height}, 0.25f, 0.60f, 0.95f, 0.9f);
+  for (const ModeSwitch& change : switches) {
+    const double at = length > 0 ? (player.Time(change.knot) - player.start()) / length : 0;
+    const int mark = std::max(1, bar.height / 6);
+    mjr_rectangle(
+        {bar.left + static_cast<int>(at * (bar.width - mark)), bar.bottom - edge, mark, bar.height + 2 * edge}, 1,
+        change.contact ? 1.0f : 0.6f, change.contact ? 0.85f : 0.1f, 0.9f);
+  }
   const int handle = bar.height;
   mjr_rectangle({bar.left + std::clamp(filled - handle / 2, 0, std::max(0, bar.width - handle)),
                  bar.bottom - handle / 3, handle, bar.height + 2 * (handle / 3)},
@@ -161,6 +177,13 @@ Plots::Plots(const ViewSource& source) {
       SetLine(figure.get(), i, Inside(ControlNames(source.model)[i]), motion.time, motion.U.row(i).transpose(), true);
     }
     figure->flg_legend = 1;
+    figures_.push_back(std::move(figure));
+  }
+  if (source.slope_per_knot.size() == motion.N()) {
+    const VectorXd& slopes = source.slope_per_knot;
+    auto figure = MakeFigure("largest slope of the cost by a control", motion.time, slopes);
+    SetLine(figure.get(), 0, "slope", motion.time, slopes, true);
+    figure->flg_legend = 0;
     figures_.push_back(std::move(figure));
   }
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "viewer/motion.h"
+#include "viewer/switches.h"
 
 namespace costate::viewer {
 
@@ -21,6 +21,9 @@ std::vector<InfoLine> Describe(Player& player, const VectorXd& cost_so_far);
 /// Running sum of the cost of the knots; empty when there is none.
 VectorXd SumCost(const ViewSource& source);
 
+/// "0.412 s: foot touches floor, 2 more".
+std::string SwitchText(const ModeSwitch& change, double time);
+
 /// Two columns of text in a corner (mjtGridPos).
 void DrawInfo(const std::vector<InfoLine>& lines, int corner, mjrRect viewport, const mjrContext* context);
 
@@ -31,12 +34,12 @@ void DrawStamp(const std::string& text, mjrRect viewport, const mjrContext* cont
 struct TimeLine {
   mjrRect bar;  ///< in pixels of the frame buffer
   TimeLine(mjrRect viewport, const mjrContext* context);
-  void Draw(const Player& player) const;
-  bool Contains(double x, double y) const;  ///< with some room around it
-  double Fraction(double x) const;          ///< 0 … 1
+  void Draw(const Player& player, const std::vector<ModeSwitch>& switches) const;  ///< contacts light, others orange
+  bool Contains(double x, double y) const;                                         ///< with some room around it
+  double Fraction(double x) const;                                                 ///< 0 … 1
 };
 
-/// Plots of cost and controls over time, with the present moment marked.
+/// Plots of cost, controls and their slopes over time, with the present moment marked.
 class Plots {
  public:
   explicit Plots(const ViewSource& source);

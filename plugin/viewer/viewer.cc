@@ -12,6 +12,7 @@
 #include "viewer/overlay.h"
 #include "viewer/render_context.h"
 #include "viewer/stage.h"
+#include "viewer/switches.h"
 
 namespace costate::viewer {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 constexpr double kMaxFrameTime = 0.25;   // [s] a slow picture never makes the motion jump further
 constexpr double kIdle = 0.25;           // [s] between looks at `interrupted` while nothing happens
 constexpr double kPlayWait = 1.0 / 250;  // [s] at most, between pictures of a motion
+constexpr double kLook = 5e-3;           // [s] of each frame for switches that are not found yet
 
 const double kSpeeds[] = {1.0 / 32, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1, 2, 4, 8, 16};
 
@@ -26,6 +28,7 @@ const std::vector<InfoLine> kHelp = {
     {"Space", "play, pause"},
     {"Left  Right", "one knot back, on (Shift: ten)"},
     {"Home  End", "first, last knot"},
+    {",  .", "switch before, next switch: contact, limit"},
     {"-  =", "slower, faster"},
     {"bar at the bottom", "click or drag: any moment"},
     {"left drag", "turn the camera"},
@@ -35,7 +38,7 @@ const std::vector<InfoLine> kHelp = {
     {"A", "frame the robot again"},
     {"C  F", "contact points, contact forces"},
     {"G", "ghost of the goal"},
-    {"P", "plots of cost and controls"},
+    {"P", "plots of cost, controls, slopes"},
     {"T J U I M H N", "transparent, joints, actuators, inertia, mass, hulls, constraints"},
     {"S W R K", "shadows, wire frame, reflection, sky"},
     {"0 ... 5", "geoms of a group"},
@@ -103,7 +106,8 @@ struct Viewer::Impl {
         cost_so_far(SumCost(shown)),
         window(OpenWindow(shown, wishes)),
         render(shown.model, FontScale(window.get())),
-        plots(shown) {
+        plots(shown),
+        switches(shown) {
     state.playing = wishes.play;
     state.ghost = stage.has_ghost();
     if (camera.type == mjCAMERA_FIXED) state.camera = camera.fixedcamid;
@@ -152,6 +156,10 @@ struct Viewer::Impl {
     changed = true;
   }
 
+  void GoToSwitch(const ModeSwitch* change) {
+    if (change) GoToKnot(change->knot);
+  }
+
   void GoToFraction(double fraction) {
     player.SetTime(player.start() + fraction * (player.end() - player.start()));
     clock = player.time();
@@ -181,6 +189,8 @@ struct Viewer::Impl {
       case GLFW_KEY_HOME:
       case GLFW_KEY_BACKSPACE: GoToKnot(0); return;
       case GLFW_KEY_END: GoToKnot(player.last_knot()); return;
+      case GLFW_KEY_COMMA: GoToSwitch(switches.Before(player.knot())); return;
+      case GLFW_KEY_PERIOD: GoToSwitch(switches.After(player.knot())); return;
       case GLFW_KEY_MINUS:
       case GLFW_KEY_KP_SUBTRACT: ChangeSpeed(-1); return;
       case GLFW_KEY_EQUAL:
@@ -345,7 +355,7 @@ struct Viewer::Impl {
     scene.height = std::max(1, scene.height - 3 * line.bar.height);
     if (state.help) DrawInfo(kHelp, mjGRID_BOTTOMLEFT, scene, context);
     if (state.info) DrawInfo(Info(), mjGRID_TOPLEFT, scene, context);
-    line.Draw(player);
+    line.Draw(player, switches.found());
   }
 
   std::vector<InfoLine> Info() {
@@ -353,6 +363,8 @@ struct Viewer::Impl {
     const std::string speed =
         state.speed >= 1 ? fmt::format("{:.0f} x", state.speed) : fmt::format("1/{:.0f} x", 1 / state.speed);
     lines.push_back({"speed", speed + (state.playing ? "" : ", paused")});
+    if (const ModeSwitch* last = switches.Last(player.knot()))
+      lines.push_back({"last switch", SwitchText(*last, player.Time(last->knot))});
     if (state.camera >= 0) lines.push_back({"camera", ElementName(source.model, mjOBJ_CAMERA, state.camera)});
     if (state.ghost) lines.push_back({"green", "the goal"});
     if (!state.help) lines.push_back({"F1", "help"});
@@ -371,6 +383,7 @@ struct Viewer::Impl {
   WindowPtr window;
   RenderContext render;
   Plots plots;
+  SwitchFinder switches;
   ViewerState state;
   double clock = 0, last_round = 0;
   double mouse_x = 0, mouse_y = 0;
@@ -400,6 +413,7 @@ bool Viewer::Frame() {
   impl.last_round = now;
   impl.state.time = impl.player.time();
   impl.state.knot = impl.player.knot();
+  if (impl.switches.Advance(kLook)) impl.changed = true;
   if (impl.changed) {
     impl.changed = false;
     impl.Draw();

@@ -12,6 +12,7 @@
 #include "support/process.h"
 #include "support/temporary_folder.h"
 #include "viewer/scenes.h"
+#include "viewer/switches.h"
 
 namespace costate::viewer {
 namespace {
@@ -119,6 +120,25 @@ TEST_F(WindowTest, ArrowsHomeAndEndGoToKnots) {
   EXPECT_TRUE(RunUntil([this] { return state().knot == 40; }));
   Press("Home");
   EXPECT_TRUE(RunUntil([this] { return state().knot == 0; }));
+}
+
+TEST_F(WindowTest, CommaAndPeriodGoToSwitches) {
+  const ModelPtr model = LoadModelFromString(kCar);
+  Open(Motion(model.get(), 0.3));
+  SwitchFinder finder(*source_);
+  finder.Advance(60);
+  ASSERT_FALSE(finder.found().empty());
+  const int first = finder.found()[0].knot, last = finder.Before(30)->knot;
+  Press("period");
+  EXPECT_TRUE(RunUntil([&] { return state().knot == first; }));
+  Press("End");
+  ASSERT_TRUE(RunUntil([&] { return state().knot == 30; }));
+  Press("comma");
+  EXPECT_TRUE(RunUntil([&] { return state().knot == last; }));
+  Press("Home");
+  ASSERT_TRUE(RunUntil([&] { return state().knot == 0; }));
+  Press("comma");  // there is none
+  EXPECT_FALSE(RunUntil([&] { return state().knot != 0; }, 0.2));
 }
 
 TEST_F(WindowTest, KeysToggleWhatIsDrawn) {
