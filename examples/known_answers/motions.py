@@ -84,6 +84,7 @@ def bounce(steps, dt=0.002, d=0.9, stiffness=20000.0, damping=20.0, radius=0.1):
 def main():
     write("moon", ["qpos[height] (m)"], [(t, moon(t)) for t in times(0.05, 30)])
     write("drag", ["qpos[x] (m)", "qpos[z] (m)"], [(t, *drag(t)) for t in times(0.05, 30)])
+    write("force", ["qpos[x] (m)", "qpos[z] (m)"], [(t, *drag(t)) for t in times(0.01, 150)])
     write("pendulum", ["qpos[hinge] (rad)"], [(t, pendulum(t)) for t in times(0.05, 40)])
     write("spring", ["qpos[spring] (m)"], [(t, spring(t)) for t in times(0.05, 40)])
     write("box", ["qpos[x] (m)"], [(t, box(t)) for t in times(0.02, 50)])

@@ -14,7 +14,7 @@ namespace costate {
 enum class DescentMethod {
   kGradient,  ///< z ← z − rate · gradient
   kLbfgs,     ///< limited-memory BFGS
-  kGaussNewton,  ///< Levenberg–Marquardt: (JᵀWJ + λ diag) d = −g; of starts and parameters, few inputs and many numbers
+  kGaussNewton,  ///< Levenberg–Marquardt: (JᵀWJ + λ diag) d = −g; of starts, parameters, policies
   kAdam,  ///< Kingma & Ba 2015: steps of about `rate`, whatever the gradient's size; for losses that jump or are noisy
 };
 

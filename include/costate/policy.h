@@ -104,9 +104,10 @@ void CheckTrain(const Task& task, const TrainOptions& options = {});
 /// @param policy  begins with the weights it has and ends with the best. Where they are 0 and it is the task's own,
 ///                without hidden layers, the last stage may begin with a gain of the linear-quadratic problem about
 ///                the reference instead (plugin/optimizer/README.md, (18b)), if that costs less.
-/// @throws Error{kInvalidArgument}; Error{kUnsupported} where there is no adjoint (Adjoint), and for tasks with
-///         constraints, <time> or <smooth>.
-/// Cost: an iteration is one gradient a start, and a rollout a start for each step length that is tried.
+/// @throws Error{kInvalidArgument}; Error{kUnsupported} where there is no adjoint (Adjoint), for tasks with
+///         constraints, <time> or <smooth>, and for kGaussNewton of a law that sees sensors or a model with delays.
+/// Cost: an iteration is one gradient a start, and a rollout a start for each step length that is tried; by
+/// kGaussNewton N Linearize a start more, and O(N n_w² (ndx + nu)).
 /// Source: plugin/optimizer/README.md, "Policies".
 TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options = {},
                         const TrainCallback& callback = {});

@@ -136,8 +136,9 @@ int RunTrain(const TrainArguments& arguments) {
   options.descent.method = MethodOf(arguments.method);
   options.descent.iterations = arguments.iterations;
   options.descent.rate = arguments.rate;
-  if (arguments.rate > 0 && arguments.method == "lbfgs") {
-    throw Error(ErrorCode::kInvalidArgument, "--rate belongs to --method adam and gd: L-BFGS searches for its step");
+  if (arguments.rate > 0 && arguments.method != "adam" && arguments.method != "gd") {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--rate belongs to --method adam and gd: " + arguments.method + " searches for its step");
   }
   options.stages = arguments.stages;
   options.threads = arguments.threads;
@@ -214,8 +215,8 @@ void AddTrainCommand(CLI::App& app, int* exit_code) {
   command->add_option("--hidden", arguments->hidden, "sizes of the network's hidden layers, as in 32,32")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096));
-  command->add_option("--method", arguments->method, "lbfgs (default), adam or gd")
-      ->check(CLI::IsMember({"adam", "lbfgs", "gd"}));
+  command->add_option("--method", arguments->method, "lbfgs (default), gauss-newton, adam or gd")
+      ->check(CLI::IsMember({"adam", "gauss-newton", "gd", "lbfgs"}));
   command->add_option("--rate", arguments->rate, "step of adam (default 0.03), or of gd without line search")
       ->check(Positive());
   command->add_option("--iterations", arguments->iterations, "at most")->check(CLI::Range(0, 1000000));

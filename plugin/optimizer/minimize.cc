@@ -24,7 +24,8 @@ constexpr double kCurvature = 1e-10;  // a pair (s, y) is kept when sᵀy > this
 // of Gauss–Newton steps: dampings that are tried, and the factor between them; what an entry that nothing determines
 // has
 constexpr int kDampings = 8;
-constexpr double kFirstDamping = 1e-4, kDamping = 10, kUndetermined = 1e-12, kShortStep = 0.25;
+constexpr double kFirstDamping = 1e-4, kLastDamping = 1e-10, kDamping = 10, kUndetermined = 1e-12, kShortStep = 0.25;
+constexpr double kTooStiff = 0.75;  // of g·d, of which a matrix promises half
 
 constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999,
                  kAdamFloor = 1e-12;  // Kingma & Ba 2015, but the floor
@@ -162,7 +163,8 @@ bool Minimizer::IsSmall(double norm) const {
   return norm <= std::max(kSmallShare, root) * first_norm_ || norm <= kFlat * root * std::abs(value_);
 }
 
-// along clamp(w + alpha d): sufficient decrease (Bertsekas 1976); while no curvature is known, longer steps too
+// along clamp(w + alpha d): sufficient decrease (Bertsekas 1976); while no curvature is known, longer steps too, and where
+// a Gauss–Newton step gains one and a half times what its matrix promises
 bool Minimizer::Search(const VectorXd& direction, double first, VectorXd* w, double* value) {
   const bool expand = !newton_ && pairs_.empty();
   double alpha = first, best_alpha = 0;
@@ -176,7 +178,8 @@ bool Minimizer::Search(const VectorXd& direction, double first, VectorXd* w, dou
       *value = f;
       best_alpha = alpha;
       record_.expected_change = slope;
-      if (!expand || alpha < first) break;
+      const bool too_stiff = newton_ && value_ - f > -kTooStiff * slope;
+      if ((!expand && !too_stiff) || alpha < first) break;
       alpha *= 2;
       continue;
     }
@@ -196,7 +199,7 @@ bool Minimizer::GaussNewtonStep(const VectorXd& free, VectorXd* w, double* value
   MatrixXd H;
   if (!curvature_(&H)) return false;
   H = scale_.asDiagonal() * H * scale_.asDiagonal();
-  for (int trial = 0; trial < kDampings; trial++, damping_ = std::max(kDamping * damping_, kFirstDamping)) {
+  for (int trial = 0; trial<kDampings; trial++, damping_ = damping_> 0 ? kDamping * damping_ : kFirstDamping) {
     VectorXd unit = H.diagonal().cwiseProduct(free);
     for (double& entry : unit) entry = entry > 0 ? 1 / std::sqrt(entry) : 0;
     MatrixXd R = unit.asDiagonal() * H * unit.asDiagonal();
@@ -204,7 +207,7 @@ bool Minimizer::GaussNewtonStep(const VectorXd& free, VectorXd* w, double* value
     const VectorXd direction = -unit.cwiseProduct(R.ldlt().solve(unit.cwiseProduct(g_)));
     if (!direction.allFinite() || !(direction.dot(g_) < 0) || !Search(direction, 1, w, value)) continue;
     if (record_.step < kShortStep && trial + 1 < kDampings) continue;
-    if (record_.step == 1) damping_ = damping_ > kFirstDamping ? damping_ / kDamping : 0;
+    if (record_.step >= 1) damping_ = damping_ > kLastDamping ? damping_ / kDamping : 0;
     return true;
   }
   return false;

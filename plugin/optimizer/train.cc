@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 
 #include "core/check.h"
@@ -12,6 +13,7 @@
 #include "core/random.h"
 #include "optimizer/loss_check.h"
 #include "optimizer/minimize.h"
+#include "optimizer/policy_curvature.h"
 
 namespace costate {
 namespace {
@@ -47,7 +49,10 @@ class MeanCost {
     adjoint_options_.clip = options.clip;
   }
 
-  void SetHorizon(int N) { N_ = N; }
+  void SetHorizon(int N) {
+    N_ = N;
+    curvature_.reset();
+  }
 
   // one cost a start, infinite where the motion fails
   VectorXd Costs(const MatrixXd& starts) {
@@ -83,6 +88,18 @@ class MeanCost {
     return mean;
   }
 
+  // JᵀWJ of the mean by the weights; false where a motion or its derivative fails
+  bool GaussNewton(const MatrixXd& starts, MatrixXd* H) {
+    if (!curvature_) curvature_ = std::make_unique<PolicyCurvature>(task_, *policy_, N_, &simulator_);
+    H->setZero(policy_->weights(), policy_->weights());
+    Trajectory& motion = motions_[0];
+    for (const auto& start : starts.colwise()) {
+      if (!simulator_.RolloutFeedback(start, N_, *policy_, &motion).ok()) return false;
+      if (!curvature_->Add(motion, 1.0 / static_cast<double>(starts.cols()), H)) return false;
+    }
+    return true;
+  }
+
   // did a window or clip leave something out of the last gradient?
   bool shortened() const { return shortened_; }
 
@@ -98,6 +115,7 @@ class MeanCost {
   AdjointOptions adjoint_options_;
   int N_;
   std::vector<Trajectory> motions_;
+  std::unique_ptr<PolicyCurvature> curvature_;  // where Gauss–Newton steps are taken
   MatrixXd gradients_;
   bool shortened_ = false;
 };
@@ -237,6 +255,7 @@ NetworkPolicy MakePolicy(const Task& task) {
 TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options,
                         const TrainCallback& callback) {
   CheckTrain(task, options);
+  if (options.descent.method == DescentMethod::kGaussNewton) CheckPolicyCurvature(*policy);
   const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);
   TrainResult result;
   result.starts = DrawStarts(task, task.policy.seed, spread ? task.policy.starts : 1);
@@ -277,7 +296,8 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
           done = numbered.iteration;
           result.iterations.push_back(numbered);
           return !callback || callback(numbered, N);
-        });
+        },
+        [&](MatrixXd* H) { return cost.GaussNewton(result.starts, H); });
     policy->Set(found.z);
     result.status = found.status;
     result.message = fmt::format("over {} knots: {}", N, found.message);

@@ -1,4 +1,5 @@
 // The worked examples: each is checked against differences, then fitted, by the program; the answer is known.
+#include <costate/record.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,6 +50,18 @@ std::map<std::string, double> Fitted(const std::string& run) {
     fitted[cells.at(0)] = std::stod(cells.at(3));
   }
   return fitted;
+}
+
+// the two columns behind the time (2 × rows)
+MatrixXd ReadRecordedPath(const std::string& file) {
+  std::ifstream table(file);
+  std::string line;
+  std::getline(table, line);
+  std::vector<double> numbers;
+  while (std::getline(table, line)) {
+    for (int i : {1, 2}) numbers.push_back(std::stod(Cells(line).at(static_cast<std::size_t>(i))));
+  }
+  return Eigen::Map<MatrixXd>(numbers.data(), 2, static_cast<Eigen::Index>(numbers.size()) / 2);
 }
 
 class KnownAnswer : public testing::TestWithParam<Answer> {};
@@ -183,6 +196,28 @@ TEST(CliGradientByParameters, AddsThoseOfTheCommandLine) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "by 3 parameters")) << result.out;
   EXPECT_TRUE(Has(result.out, "3 entries against centred differences of the loss: agree")) << result.out;
+}
+
+// the air's drag on a ball, beside a model that knows no air
+TEST(KnownAnswers, AForceIsLearnedBesideTheModel) {
+  TemporaryFolder folder;
+  const std::string run = folder.File("run");
+  const ProcessResult result = Costate({"train", kKnown + "force/task.xml", "--method", "gauss-newton", "--iterations",
+                                        "200", "--out", run, "--no-plots", "--quiet"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  const Record record = ReadRecord(run);
+  const MatrixXd film = ReadRecordedPath(kKnown + "force/motion.csv");
+  ASSERT_EQ(film.cols(), record.trajectory.N() + 1);
+  EXPECT_LT((record.trajectory.X.topRows(2) - film).cwiseAbs().maxCoeff(), 1e-3);
+  double off = 0, whole = 0;
+  for (int t = 0; t < record.trajectory.N(); t++) {
+    for (int i = 0; i < 2; i++) {
+      const double v = record.trajectory.X(2 + i, t), drag = -0.0036 * std::abs(v) * v;
+      off += std::pow(record.trajectory.U(i, t) - drag, 2);
+      whole += drag * drag;
+    }
+  }
+  EXPECT_LT(std::sqrt(off / whole), 0.12);
 }
 
 }  // namespace

@@ -2,12 +2,15 @@
 // optimum.
 #include <costate/policy.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <Eigen/Cholesky>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "optimizer/policy_curvature.h"
 #include "rollout/square_loss.h"
 #include "support/engine_test.h"
 #include "support/random_state.h"
@@ -372,6 +375,88 @@ TEST(Policy, TrainingIsBitwiseTheSameAtAnyThreadCount) {
   EXPECT_EQ(results[0].unseen, results[1].unseen);
 }
 
+// J_Tᵀ W J_T with Jacobians of whole motions by differences of the weights, W the cost's own
+TEST(Policy, GaussNewtonMatricesAreThoseOfDifferences) {
+  Task task = LoadZooTask(std::string(kCost) +
+                          "<cost name=\"u\" ctrl=\"all\" weight=\"0.1\"/><policy hidden=\"3\"><observe qpos=\"all\"/>"
+                          "<observe qvel=\"all\" scale=\"0.3\"/><observe clock=\"0.05\"/></policy>");
+  NetworkPolicy policy = MakePolicy(task);
+  policy.Set(0.4 * Random(11).Vector(policy.weights()));
+  const mjModel* m = task.model.get();
+  Simulator simulator(m, task.context, task.substeps, 1);
+  const auto play = [&](const VectorXd& w) {
+    policy.Set(w);
+    Trajectory motion;
+    EXPECT_TRUE(simulator.RolloutFeedback(task.x0, task.N, policy, &motion).ok());
+    return motion;
+  };
+  const VectorXd w = policy.Get();
+  const Trajectory motion = play(w);
+  PolicyCurvature curvature(task, policy, task.N, &simulator);
+  MatrixXd H = MatrixXd::Zero(w.size(), w.size());
+  ASSERT_TRUE(curvature.Add(motion, 1, &H));
+
+  constexpr double kStep = 1e-6;
+  const Dims dims(m);
+  std::vector<KnotGradient> moved(static_cast<std::size_t>((task.N + 1) * w.size()));
+  for (int k = 0; k < w.size(); k++) {
+    const Trajectory plus = play(w + kStep * VectorXd::Unit(w.size(), k)),
+                     minus = play(w - kStep * VectorXd::Unit(w.size(), k));
+    for (int t = 0; t <= task.N; t++) {
+      KnotGradient& d = moved[static_cast<std::size_t>(t * w.size() + k)];
+      d.x = (Difference(m, plus.X.col(t), motion.X.col(t)) - Difference(m, minus.X.col(t), motion.X.col(t))) /
+            (2 * kStep);
+      d.u = t < task.N ? VectorXd((plus.U.col(t) - minus.U.col(t)) / (2 * kStep)) : VectorXd::Zero(dims.nu);
+      d.s = (plus.S.col(t) - minus.S.col(t)) / (2 * kStep);
+    }
+  }
+  MatrixXd expected = MatrixXd::Zero(w.size(), w.size());
+  for (int t = 0; t <= task.N; t++) {
+    for (int k = 0; k < w.size(); k++) {
+      KnotGradient product{VectorXd::Zero(dims.ndx), VectorXd::Zero(dims.nu), VectorXd::Zero(dims.ns)};
+      const KnotGradient* d = &moved[static_cast<std::size_t>(t * w.size())];
+      task.cost->GaussNewtonProduct(m, ViewKnot(motion, t, simulator.knot_time()), d[k], &product);
+      for (int j = 0; j < w.size(); j++)
+        expected(j, k) += d[j].x.dot(product.x) + d[j].u.dot(product.u) + d[j].s.dot(product.s);
+    }
+  }
+  EXPECT_LT((H - expected).cwiseAbs().maxCoeff(), 1e-6 * expected.cwiseAbs().maxCoeff());
+}
+
+// A mass under a drag that its model does not have: from positions alone, by a network of its velocity that pulls it
+// (R24). By Gauss–Newton steps sooner than by L-BFGS.
+TEST(Policy, LearnsAForceBesideTheModel) {
+  const support::TemporaryFolder folder;
+  folder.Write("slide.xml", R"(<mujoco><option timestep="0.01"/><worldbody><body>
+    <joint name="x" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
+    <actuator><motor name="unknown" joint="x"/></actuator><keyframe><key name="fast" qvel="4"/></keyframe></mujoco>)");
+  constexpr double kDrag = 0.5, kStep = 0.01;
+  std::string motion = "time (s),qpos[x] (m)\n";
+  double x = 0, v = 4;
+  for (int t = 0; t <= 100; t++) {
+    motion += fmt::format("{},{}\n", kStep * t, x);
+    v -= kStep * kDrag * v * v;
+    x += kStep * v;
+  }
+  folder.Write("motion.csv", motion);
+  const Task task = LoadTask(folder.Write("force.task.xml", R"(<task model="slide.xml" horizon="1"><start key="fast"/>
+    <cost qpos="x" target="file:motion.csv" weight="1e4"/>
+    <policy hidden="4"><observe qvel="x" scale="0.3"/></policy></task>)"));
+  const auto train = [&](DescentMethod method, NetworkPolicy* policy) {
+    TrainOptions options{.stages = 1};
+    options.descent.method = method;
+    options.descent.iterations = 60;
+    return TrainPolicy(task, policy, options).loss;
+  };
+  NetworkPolicy newton = MakePolicy(task), lbfgs = MakePolicy(task);
+  EXPECT_LT(train(DescentMethod::kGaussNewton, &newton), 0.3 * train(DescentMethod::kLbfgs, &lbfgs));
+  for (v = 1.5; v < 4; v += 0.5) {  // from 4 to 1.4
+    VectorXd force(1);
+    newton.Control({0, 0, Eigen::Vector2d(0, v), VectorXd()}, force);
+    EXPECT_NEAR(force[0], -kDrag * v * v, 0.02 * kDrag * v * v) << v;
+  }
+}
+
 TEST(Policy, StartsDifferByTheSpreadAlone) {
   SeeingAll all;
   TrainOptions options;
@@ -443,6 +528,20 @@ TEST(Policy, NamesEachMemberOfItsFileThatIsNone) {
   deep.replace(deep.find("\"tanh\""), 6, std::string(200000, '[') + std::string(200000, ']'));
   EXPECT_ERROR(LoadPolicy(all.task.model.get(), folder.Write("policy.json", deep)), ErrorCode::kFile,
                "policy.json: it is no policy: it is damaged: it is nested more than 64 deep");
+}
+
+TEST(Policy, HasNoGaussNewtonStepsThroughSensorsAndDelays) {
+  const support::TemporaryFolder folder;
+  folder.Write("late.xml",
+               R"(<mujoco><worldbody><body><joint name="x" type="slide"/><geom size="0.1"/></body></worldbody>
+    <actuator><motor joint="x" delay="0.01" nsample="6"/></actuator></mujoco>)");
+  Task late = LoadTask(folder.Write("late.task.xml", "<task model='late.xml' horizon='0.1'><cost qvel='all'/></task>"));
+  Task seeing = LoadZooTask(std::string(kCost) + "<policy><observe sensor=\"gyro\"/></policy>");
+  TrainOptions options;
+  options.descent.method = DescentMethod::kGaussNewton;
+  NetworkPolicy of_late = MakePolicy(late), of_seeing = MakePolicy(seeing);
+  EXPECT_ERROR(TrainPolicy(late, &of_late, options), ErrorCode::kUnsupported, "do not follow delays");
+  EXPECT_ERROR(TrainPolicy(seeing, &of_seeing, options), ErrorCode::kUnsupported, "this one sees sensors");
 }
 
 TEST(Policy, RefusesWhatItCannotDo) {
