@@ -86,7 +86,29 @@ class Space {
   }
   int looks() const { return looks_; }
 
+  // (*nearest) of pairs of a geom that moves and one that stands becomes the least
+  void Measure(ConstVectorRef q, std::map<std::pair<int, int>, double>* nearest) {
+    Look(q);
+    for (int i = 0; i < data_->ncon; ++i) {
+      const mjContact& contact = data_->contact[i];
+      if (contact.geom[0] < 0 || contact.geom[1] < 0 || contact.dist >= clearance_) continue;
+      const bool stands = IsFixed(contact.geom[0]);
+      if (stands == IsFixed(contact.geom[1])) continue;
+      const int standing = contact.geom[stands ? 0 : 1], type = m_->geom_type[standing];
+      if (type == mjGEOM_PLANE || type == mjGEOM_HFIELD) continue;
+      const auto [known, first] = nearest->try_emplace({contact.geom[stands ? 1 : 0], standing}, contact.dist);
+      if (!first) known->second = std::min(known->second, contact.dist);
+    }
+  }
+  // of a pair at the start and the goal, if that is less than the clearance
+  double Room(const std::pair<int, int>& pair) const {
+    const auto known = least_.find(std::minmax(pair.first, pair.second));
+    return known == least_.end() ? clearance_ : std::min(clearance_, known->second);
+  }
+
  private:
+  bool IsFixed(int geom) const { return m_->body_weldid[m_->geom_bodyid[geom]] == 0; }
+
   // of what moves with what moves, or with what nothing moves
   bool Counts(const mjContact& contact) const {
     const auto counts = [&](int geom) {
@@ -455,6 +477,31 @@ std::vector<MatrixXd> PlanPaths(const mjModel* m, const Start& start, ConstVecto
     ways.push_back(PosturesAlong(m, z, path));
   }
   return ways;
+}
+
+std::vector<NearPair> PairsOnTheWay(const mjModel* m, const Start& start, const MatrixXd& way, ConstVectorRef sizes,
+                                    double within) {
+  const VectorXd goal = way.col(way.cols() - 1);
+  Space space(m, start, goal, within, {});
+  std::map<std::pair<int, int>, double> nearest;
+  const auto measure = [&](const VectorXd& from, ConstVectorRef q) {
+    VectorXd to = from;
+    to.head(m->nq) = q;
+    const VectorXd step = Difference(m, to, from);
+    const int pieces = static_cast<int>(std::ceil(step.head(m->nv).cwiseQuotient(sizes).norm() / kResolution));
+    for (int k = 0; k <= pieces; ++k)
+      space.Measure(Retract(m, from, step * (static_cast<double>(k) / std::max(pieces, 1))).head(m->nq), &nearest);
+    return to;
+  };
+  measure(start.x, goal);
+  VectorXd from = start.x;
+  for (const auto& posture : way.colwise()) from = measure(from, posture);
+  std::vector<NearPair> pairs;
+  for (const auto& [pair, distance] : nearest) {
+    if (const double room = space.Room(pair); room > 0) pairs.push_back({pair.first, pair.second, distance, room});
+  }
+  std::ranges::stable_sort(pairs, {}, &NearPair::nearest);
+  return pairs;
 }
 
 VectorXd SharesOfPath(const mjModel* m, ConstVectorRef x, const MatrixXd& path, ConstVectorRef sizes) {

@@ -38,6 +38,19 @@ struct TreesThatGo {
 std::vector<MatrixXd> PlanPaths(const mjModel* model, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
                                 const TreesThatGo& moving);
 
+/// A geom that moves and one that stands, which come near each other on a way.
+struct NearPair {
+  int moving = 0, standing = 0;
+  double nearest = 0;  ///< [m] on the way, negative within each other
+  double room = 0;     ///< [m] what is left at its ends, if that is less than what was looked for; else that
+};
+
+/// Those that come within so much of each other on the straight line to the last of these postures or along all of
+/// them, the nearest first, but for planes and height fields and for what touches at the start or at the end.
+/// Cost: a collision detection a posture.
+std::vector<NearPair> PairsOnTheWay(const mjModel* model, const Start& start, const MatrixXd& way, ConstVectorRef sizes,
+                                    double within);
+
 /// Lengths of the way from x to each of these postures, along it, in terms of the whole (n); of a way that leads nowhere
 /// even ones.
 VectorXd SharesOfPath(const mjModel* model, ConstVectorRef x, const MatrixXd& path, ConstVectorRef sizes);

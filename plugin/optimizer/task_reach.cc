@@ -45,6 +45,11 @@ constexpr double kLegs[] = {0.6, 0.9};            // … of legs alone
 constexpr int kPlanned = 3;                       // postures beside the nearest to which ways round are looked for
 constexpr double kArrived = 0.1;                  // natural units by which a followed way may miss the goals
 constexpr double kNearKey = 0.5;                  // … and any coordinate may be off a keyframe's
+// what a way round something keeps off it: in terms of the model's extent, of the room that its ends leave; what it costs
+// where nothing is left of that, and of how many pairs of geoms
+constexpr double kClear = 0.015, kOfRoom = 0.5, kTouching = 20;
+constexpr double kHardlyRoom = 0.1;  // in terms of kClear: what is as near at an end is let touch
+constexpr std::size_t kMostPairs = 6;
 constexpr double kVelocityTime = 0.3;  // [s] a velocity is natural when it crosses the natural length in this time
 
 int ChooseSubsteps(double time, double timestep) {
@@ -234,6 +239,42 @@ void SetPostures(const char* attribute, const Waypoints& way, pugi::xml_node gue
   SetAttribute(guess, "at", NumbersText(way.time, 9));
 }
 
+// "geom" or "body" and its name, as a task calls it; none where it has no name, or where its distance would take long: five
+// of a UR5e's links, by their meshes, made an iteration 25 times as long
+std::pair<const char*, std::string> NameOfGeom(const mjModel* model, int geom) {
+  const auto is_quick = [&](int g) { return model->geom_type[g] != mjGEOM_MESH && model->geom_type[g] != mjGEOM_SDF; };
+  if (const std::string name = GivenName(model, mjOBJ_GEOM, geom); !name.empty())
+    return {"geom", is_quick(geom) ? name : ""};
+  const int body = model->geom_bodyid[geom], first = model->body_geomadr[body];
+  for (int g = first; g < first + model->body_geomnum[body]; ++g) {
+    if (body == 0 || !is_quick(g)) return {"body", ""};
+  }
+  return {"body", GivenName(model, mjOBJ_BODY, body)};
+}
+
+// costs of what a way round something would else only just pass
+void AddClearances(const mjModel* model, const std::vector<NearPair>& pairs, pugi::xml_node task) {
+  std::vector<std::string> known;
+  for (const NearPair& pair : pairs) {
+    const auto [kind, name] = NameOfGeom(model, pair.moving);
+    const auto [kind2, name2] = NameOfGeom(model, pair.standing);
+    const double clear = kClear * model->stat.extent, lower = std::min(clear, kOfRoom * pair.room);
+    if (known.size() == kMostPairs) return;
+    if (lower < kHardlyRoom * clear || name.empty() || name2.empty() || (name + name2).find(' ') != std::string::npos)
+      continue;
+    const std::string title = name + " clear of " + name2;
+    if (std::ranges::find(known, title) != known.end()) continue;
+    known.push_back(title);
+    pugi::xml_node constraint = task.append_child("constraint");
+    SetAttribute(constraint, "name", title);
+    SetAttribute(constraint, kind, name);
+    SetAttribute(constraint, "quantity", "distance");
+    SetAttribute(constraint, (std::string(kind2) + "2").c_str(), name2);
+    SetAttribute(constraint, "lower", fmt::format("{:.3g}", lower));
+    SetAttribute(constraint, "soft", fmt::format("{:.3g}", kTouching / (lower * lower)));
+  }
+}
+
 // goals of parts that a mocap body carries where no actuator moves them
 void WarnOfMocap(const mjModel* model, const std::vector<PartGoal>& parts, std::vector<std::string>* warnings) {
   const std::vector<char> driven = DrivenDofs(model);
@@ -380,6 +421,7 @@ pugi::xml_node AddGuess(pugi::xml_node guesses, const char* attribute, const std
 }
 
 struct WayToGoals {
+  MatrixXd round;               // postures on a way round something (nq × n); else none
   std::vector<PartGoal> parts;  // that it leads to
   std::vector<PartGoal> left;   // that the joints that go there do not move
   std::size_t postures = 0;     // of motors, at the goals
@@ -402,6 +444,7 @@ WayToGoals AddWaysToPosture(const Task& task, const Start& start, const std::vec
   const std::vector<VectorXd> held = find(PostureJoints::kServos);
   if (!held.empty()) {
     const MatrixXd way = WayToOneOf(model, start, held, sizes);
+    if (way.cols() > 1) to.round = way;
     SetWayOfServos(task, start, way, sizes, kThere * time, arrives, guesses.append_child("guess"));
     AddGuess(guesses, "hold", "true");
     return to;
@@ -410,8 +453,10 @@ WayToGoals AddWaysToPosture(const Task& task, const Start& start, const std::vec
   const std::vector<VectorXd> followed = find(PostureJoints::kActuated);
   to.postures = followed.size();
   if (followed.empty()) return to;
-  if (const auto way = FindWay(task, start, followed, sizes, {kThere * time, time}, arrives))
+  if (const auto way = FindWay(task, start, followed, sizes, {kThere * time, time}, arrives)) {
     SetPostures("follow", *way, guesses.append_child("guess"));
+    if (way->qpos.cols() > 1) to.round = way->qpos;
+  }
   return to;
 }
 
@@ -514,7 +559,8 @@ Reach MakeReach(const Task& task, const ReachOptions& options) {
 }
 
 // to a keyframe: first what suits most robots, then what else may lead there, as a keyframe's controls need not hold it
-void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
+WayToGoals AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
+  WayToGoals to;
   const Task& task = reach.task;
   const mjModel* model = task.model.get();
   const std::string key = InList(model, reach.key);
@@ -522,7 +568,7 @@ void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
   const std::string end = there_at((task.N - 1) * task.substeps * model->opt.timestep, 12);
   if (task.N == 1) {
     AddGuess(guesses, "key", reach.key);
-    return;
+    return to;
   }
   const double time = kThere * whole;
   const Arrives arrives = [&](const VectorXd& x) { return IsNearKey(model, x, reach.goal, reach.size); };
@@ -536,12 +582,14 @@ void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
       AddGuess(guesses, "follow", there_at(time, 6));
     } else {
       SetPostures("follow", *way, guesses.append_child("guess"));
+      to.round = way->qpos;
       straight = false;
     }
   } else if (const MatrixXd round =
                  WayTo(model, reach.start, reach.goal.x.head(model->nq), reach.size, PostureJoints::kServos);
              round.cols() > 1) {
     SetWayOfServos(task, reach.start, round, reach.size, time, arrives, guesses.append_child("guess"));
+    to.round = round;
     straight = false;
   }
   if (reach.keys_hold) AddGuess(guesses, "key", InList(model, reach.start_key) + "@0 " + end);
@@ -552,12 +600,13 @@ void AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses) {
     if (straight && model->na == 0) AddGuess(guesses, "follow", there_at(there, 6));
   }
   // legs go there and carry the trunk, which no actuator moves
-  if (!straight || model->na > 0 || !HasUndrivenDofs(model)) return;
+  if (!straight || model->na > 0 || !HasUndrivenDofs(model)) return to;
   for (const double part : kLegs) {
     const pugi::xml_node guess = guesses.append_child("guess");
     SetAttribute(guess, "follow", there_at(part * whole, 6));
     SetAttribute(guess, "driven", "true");
   }
+  return to;
 }
 
 // what lies about and has no goal need not be at rest
@@ -571,9 +620,9 @@ void LeaveOutLoose(const mjModel* model, const std::vector<PartGoal>& parts, Vec
   }
 }
 
-// @param guess  none: left out.  @param led  parts that it leads to.
+// @param guess  none: left out.  @param led  parts that it leads to.  @param near  what it is to keep off.
 std::string ReachText(const Reach& reach, const std::string& model_path, double horizon, pugi::xml_node guess,
-                      const std::vector<PartGoal>& led, bool effort) {
+                      const std::vector<PartGoal>& led, const std::vector<NearPair>& near, bool effort) {
   const Task& task = reach.task;
   std::string name = reach.key.empty() ? "reach" : "reach " + reach.key;
   for (const PartGoal& part : reach.parts) name += " " + part.name;
@@ -596,6 +645,7 @@ std::string ReachText(const Reach& reach, const std::string& model_path, double 
   SetNaturalWeights(AddCost(root, "velocity", "qvel", target), speed, kVelocityRunning, kVelocityTerminal);
   if (effort)
     SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, reach.held), kEffort, 0);
+  AddClearances(task.model.get(), near, root);
   return TaskText(document);
 }
 
@@ -613,10 +663,14 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   pugi::xml_node guesses = ways.append_child("guesses");
   WayToGoals to;
   if (!reach.key.empty()) {
-    AddWaysToKey(reach, options.time, guesses);
+    to = AddWaysToKey(reach, options.time, guesses);
   } else if (task.N > 1) {
     to = AddWaysToPosture(task, reach.start, reach.parts, reach.size, options.time, guesses);
   }
+
+  std::vector<NearPair> near;
+  if (to.round.cols() > 0)
+    near = PairsOnTheWay(model, reach.start, to.round, reach.size, 2 * kClear * model->stat.extent);
 
   // the one to begin with, by what its motion costs; a part counts little on its way where it is led there
   pugi::xml_node guess = guesses.first_child();
@@ -625,7 +679,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     pugi::xml_node none = ways.append_child("guess");
     SetAttribute(none, "ctrl", "0");
     GuessSearch search(
-        ParseWrittenTask(ReachText(reach, NamedFrom("", model_path), horizon, none, {}, false), model_path),
+        ParseWrittenTask(ReachText(reach, NamedFrom("", model_path), horizon, none, {}, near, false), model_path),
         reach.start.u);
     for (const pugi::xml_node other : guesses) search.Try(other);
     guess = search.best().guess;
@@ -639,7 +693,7 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   }
   if (warnings) WarnOfMocap(model, reach.parts, warnings);
   if (warnings && !reach.key.empty()) WarnOfDeepKey(model, reach.start, reach.key, reach.goal, warnings);
-  return ReachText(reach, NamedFrom(folder, model_path), horizon, guess, led ? to.parts : std::vector<PartGoal>(),
+  return ReachText(reach, NamedFrom(folder, model_path), horizon, guess, led ? to.parts : std::vector<PartGoal>(), near,
                    true);
 }
 

@@ -7,6 +7,7 @@
 #include <costate/task.h>
 #include <gtest/gtest.h>
 
+#include "core/posture.h"
 #include "optimizer/cost_terms.h"
 #include "optimizer/task_path.h"
 #include "support/engine_test.h"
@@ -293,6 +294,42 @@ TEST_F(Reach, MotorsAndServosAreLedRoundAWall) {
       EXPECT_LT(MissedGoals(task, solution.result.trajectory)[0].miss, 1e-2) << solution.result.message;
     }
   }
+}
+
+// The cheapest way round a wall grazes it: costs of distances keep off, where what moves and what stands have names and
+// no meshes.
+TEST_F(Reach, KeepsOffWhatItGoesRound) {
+  support::TemporaryFolder folder;
+  std::string arm = kWalledArm;
+  const std::string fore = "<geom type=\"capsule\" fromto=\"0 0 0 .4 0 0\"";
+  arm.replace(arm.find(fore), 5, "<geom name=\"fore\"");
+  for (const char* goal : {"site:tip=.55,.55,0", "key:there"}) {
+    SCOPED_TRACE(goal);
+    const ReachOptions options{.start = "here", .goals = {goal}, .time = 2};
+    EXPECT_EQ(MakeReachTask(folder.Write("nameless.xml", kWalledArm), options).text.find("clear of"),
+              std::string::npos);
+    Task task = MakeReachTask(folder.Write("arm.xml", arm), options);
+    const mjModel* m = task.model.get();
+    ASSERT_NE(
+        task.text.find("<constraint name=\"fore clear of wall\" geom=\"fore\" quantity=\"distance\" geom2=\"wall\""),
+        std::string::npos)
+        << task.text;
+    task.hopping.rounds = 0;
+    const Trajectory motion = SolveTask(task).result.trajectory;
+    EXPECT_LT(MissedGoals(task, motion)[0].miss, 1e-2);
+    const DataPtr data = MakeData(m);
+    double nearest = 1;
+    for (int t = 0; t <= task.N; ++t) {
+      SetPosture(m, data.get(), motion.X.col(t));
+      nearest = std::min(nearest, GeomDistance(m, data.get(), mj_name2id(m, mjOBJ_GEOM, "wall"),
+                                               mj_name2id(m, mjOBJ_GEOM, "fore"), 1));
+    }
+    EXPECT_GT(nearest, 0.01 * m->stat.extent);  // of 0.015
+  }
+  // straight ways have none
+  EXPECT_EQ(
+      MakeReachTask(folder.Write("arm.xml", arm), {.start = "here", .goals = {"joint:elbow=.5"}}).text.find("clear of"),
+      std::string::npos);
 }
 
 // Two links whose tip has two postures at (.85, 0), elbow up or down. A post beside the upper arm is in the way to the
