@@ -139,14 +139,25 @@ bool FirstPlanFailed(const Task& task, const MpcResult& result) {
   return SolveExitCode(task, result.first_status, result.first_gained, result.first_violation) == kExitNo;
 }
 
-// where the robot begins far from what its costs ask for and at the end still is; else empty
-std::string EndsNoBetter(const Task& task, const MpcResult& result, double control_time) {
+// where the robot begins far from what its costs ask for and at the end still is, or has lost what it had; else empty
+std::string EndsBadly(const Task& task, const MpcResult& result, double control_time) {
   constexpr int kParts = 10;    // the last of which is the end
   constexpr double kFar = 0.1;  // of the largest cost on the way
   constexpr double kHardlyLess = 0.9;
+  constexpr double kLost = 10, kAsBad = 0.5;  // times the best part; of the worst
   const Eigen::Index N = result.trajectory.N();
   if (N < kParts || result.interrupted) return "";
   const double first = result.cost_per_knot[0], end = result.cost_per_knot.segment(N - N / kParts, N / kParts).mean();
+  VectorXd parts(kParts);
+  for (int k = 0; k < kParts; k++) parts[k] = result.cost_per_knot.segment(k * (N / kParts), N / kParts).mean();
+  Eigen::Index best = 0;
+  if (end > kLost * parts.minCoeff(&best) && end > kAsBad * parts.maxCoeff()) {
+    return fmt::format(
+        "the robot's running cost at the end is {:.4g} a step, {:.2g} times as much as about {:.3g} s: it has lost "
+        "what "
+        "it had, as a robot that falls",
+        end, end / parts[best], (static_cast<double>(best) + 0.5) * static_cast<double>(N / kParts) * control_time);
+  }
   if (!(first > kFar * result.cost_per_knot.head(N).maxCoeff()) || !(end > kHardlyLess * first)) return "";
   const double horizon = task.mpc.horizon > 0 ? task.mpc.horizon : task.N * control_time;
   return fmt::format(
@@ -162,20 +173,22 @@ std::string FailedFirstPlan(const MpcResult& result) {
 // violations by name, worst of the robot's first
 void PrintMpcConstraints(const Task& task, const MpcResult& result, double control_time) {
   const double tolerance = task.constrained.tolerance;
-  const auto worst = [&](const ConstraintReport& c, double time) {
-    return c.violation == 0
-               ? std::string("kept")
-               : fmt::format("violated by {:.3g} {} at {:.4g} s ({})", c.violation, c.unit, time, c.component);
+  const auto worst = [&](const ConstraintReport& c, double time, const std::string& how_often) {
+    return c.violation == 0 ? std::string("kept")
+                            : fmt::format("violated by {:.3g} {} at {:.4g} s ({}), in {}", c.violation, c.unit, time,
+                                          c.component, how_often);
   };
   for (const MpcConstraintReport& c : result.constraints) {
     const bool held = c.motion.knot >= 0;
     const bool kept = held ? c.motion.relative <= tolerance : c.plan.relative <= tolerance;
     fmt::print("  {:<13} {}: ", kept ? "kept" : "VIOLATED", c.plan.name);
-    if (held)
-      fmt::print("{}, in {} of {} intervals; ", worst(c.motion, c.motion.knot * control_time), c.violated,
-                 result.trajectory.N());
+    if (held) {
+      fmt::print("{}; ", worst(c.motion, c.motion.knot * control_time,
+                               fmt::format("{} of {} intervals", c.violated, result.trajectory.N())));
+    }
     if (c.plan.knot >= 0) {
-      fmt::print("in plans {}, in {} of {}\n", worst(c.plan, c.plan_time), c.plans_violated, result.plans_taken);
+      fmt::print("in plans {}\n",
+                 worst(c.plan, c.plan_time, fmt::format("{} of {}", c.plans_violated, result.plans_taken)));
     } else {
       fmt::print("in no plan's time\n");
     }
@@ -352,8 +365,7 @@ Record MakeMpcRecord(const MpcArguments& arguments, const Task& task, const MpcS
   record.diagnostics = simulator.Diagnose(result.trajectory);
   record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
   if (FirstPlanFailed(task, result)) record.failures.push_back("first plan: " + FailedFirstPlan(result));
-  if (const std::string nowhere = EndsNoBetter(task, result, control_time); !nowhere.empty())
-    record.failures.push_back(nowhere);
+  if (const std::string bad = EndsBadly(task, result, control_time); !bad.empty()) record.failures.push_back(bad);
   RecordConstraints(task, result, &record);
   record.status = !result.status.ok() ? "diverged" : result.interrupted ? "interrupted" : "ok";
   if (!result.status.ok()) {

@@ -387,7 +387,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
     }
     if (result.status == SolveStatus::kDiverged) {
       if (outer == 1) return result;
-      return End(SolveStatus::kStalled, "stalled (" + result.message + ")");
+      return End(SolveStatus::kStalled, "by the last solve (" + result.message + ")");
     }
     Measure(&result);
     const VectorXd start = result.trajectory.X.col(0);
@@ -417,7 +417,7 @@ SolveResult Constrained::Run(ConstMatrixRef U) {
     if (user_stop_ || (options_.stop && options_.stop())) return End(SolveStatus::kInterrupted, "interrupted");
     if (settled && polish_ && status != SolveStatus::kIterationLimit) {
       return status == SolveStatus::kConverged ? End(SolveStatus::kConverged, "converged")
-                                               : End(SolveStatus::kStalled, "stalled (" + reason + ")");
+                                               : End(SolveStatus::kStalled, "by the last solve (" + reason + ")");
     }
     if (static_cast<int>(iterations_.size()) >= options_.iterations) {
       return End(SolveStatus::kIterationLimit, fmt::format("reached the limit of {} iterations", options_.iterations));

@@ -18,7 +18,7 @@ namespace costate {
 namespace {
 
 // a change whose effects cancel to this share of what its parts do, squared: what rounding and differences leave
-constexpr double kNoEffect = 1e-9;
+constexpr double kNoEffect = 1e-13;
 
 constexpr double kLargestCorrelation = 0.99;  // beyond it the widened variance is a guess
 

@@ -1,5 +1,6 @@
 // The same motion again, and what went wrong with a motion.
 #include <costate/record.h>
+#include <costate/state.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstring>
 
 #include "core/actuator_range.h"
+#include "core/engine_guard.h"
 #include "rollout/penetration.h"
 #include "rollout/record_format.h"
 
@@ -42,6 +44,22 @@ void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vect
   }
   if (found.size() > kMany) found = {fmt::format("{}, and {} other controls too", found[0], found.size() - 1)};
   labels->insert(labels->end(), found.begin(), found.end());
+}
+
+// " of floor and foot": the contact of a state that is so deep; "" where none is, as beside mocap bodies that were moved
+std::string OfWhat(const mjModel* model, ConstVectorRef x, double depth) {
+  constexpr double kSame = 1e-9;  // [m]
+  const DataPtr data = MakeData(model);
+  const EngineGuard guard(data.get());
+  SetState(model, data.get(), x);
+  mj_fwdPosition(model, data.get());
+  for (int i = 0; i < data->ncon; i++) {
+    const mjContact& contact = data->contact[i];
+    if (std::abs(-contact.dist - depth) > kSame || contact.geom[0] < 0 || contact.geom[1] < 0) continue;
+    return " of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
+           ElementName(model, mjOBJ_GEOM, contact.geom[1]);
+  }
+  return "";
 }
 
 }  // namespace
@@ -107,9 +125,10 @@ std::vector<std::string> LabelFailures(const mjModel* model, const Trajectory& t
       diagnostics.begin(), diagnostics.end(),
       [](const KnotDiagnostics& a, const KnotDiagnostics& b) { return a.penetration < b.penetration; });
   if (deepest != diagnostics.end() && IsDeep(model, deepest->penetration)) {
-    labels.push_back(
-        fmt::format("evaluation: a contact penetrates by {:.3g} m at knot {}, the mean body size is {:.3g} m",
-                    deepest->penetration, deepest - diagnostics.begin(), model->stat.meansize));
+    const auto knot = deepest - diagnostics.begin();
+    labels.push_back(fmt::format(
+        "evaluation: a contact{} penetrates by {:.3g} m at knot {}, the mean body size is {:.3g} m",
+        OfWhat(model, trajectory.X.col(knot), deepest->penetration), deepest->penetration, knot, model->stat.meansize));
   }
   return labels;
 }

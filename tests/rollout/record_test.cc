@@ -572,6 +572,19 @@ TEST_F(LabelFailuresTest, NamesSaturationExhaustionAndPenetrationWithNumbers) {
   EXPECT_EQ(LabelFailures(model.get(), trajectory, {}, diagnostics).size(), 2u);
 }
 
+TEST_F(LabelFailuresTest, NamesWhatPenetrates) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1"/>
+      <body pos="0 0 .05"><freejoint/><geom name="ball" size=".1"/></body></worldbody></mujoco>)");
+  const DataPtr start = MakeData(model.get());
+  Simulator simulator(model.get(), GetContext(model.get(), start.get()), 1, 1);
+  Trajectory trajectory;
+  ASSERT_TRUE(simulator.Rollout(GetState(model.get(), start.get()), MatrixXd(0, 3), &trajectory).ok());
+  const std::vector<std::string> labels = LabelFailures(model.get(), trajectory, {}, simulator.Diagnose(trajectory));
+  ASSERT_EQ(labels.size(), 1u);
+  EXPECT_TRUE(labels[0].starts_with("evaluation: a contact of floor and ball penetrates by 0.05 m at knot 0"))
+      << labels[0];
+}
+
 // eighty muscles at rest are one line
 TEST_F(LabelFailuresTest, NamesManySaturatedControlsAtOnce) {
   std::string joints, motors;
