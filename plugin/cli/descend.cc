@@ -61,8 +61,8 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
     fmt::print(
         "  note          what is left is no noise: it goes on from row to row (correlation {:.2f}), so the model does "
         "not do all\n                that was recorded, and what it misses may hide in what is fitted (± are widened), "
-        "or another "
-        "guess leads to\n                a better fit\n",
+        "or\n"
+        "                another guess leads to a better fit\n",
         fit.correlation);
   }
   const std::vector<std::string> tangents = TangentNames(task.model.get());

@@ -153,9 +153,8 @@ std::string EndsBadly(const Task& task, const MpcResult& result, double control_
   Eigen::Index best = 0;
   if (end > kLost * parts.minCoeff(&best) && end > kAsBad * parts.maxCoeff()) {
     return fmt::format(
-        "the robot's running cost at the end is {:.4g} a step, {:.2g} times as much as about {:.3g} s: it has lost "
-        "what "
-        "it had, as a robot that falls",
+        "the robot's running cost at the end is {:.4g} a step, {:.2g} times as much as about {:.3g} s: "
+        "it has lost what it had, as a robot that falls",
         end, end / parts[best], (static_cast<double>(best) + 0.5) * static_cast<double>(N / kParts) * control_time);
   }
   if (!(first > kFar * result.cost_per_knot.head(N).maxCoeff()) || !(end > kHardlyLess * first)) return "";

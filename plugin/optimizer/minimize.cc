@@ -199,7 +199,8 @@ bool Minimizer::GaussNewtonStep(const VectorXd& free, VectorXd* w, double* value
   MatrixXd H;
   if (!curvature_(&H)) return false;
   H = scale_.asDiagonal() * H * scale_.asDiagonal();
-  for (int trial = 0; trial<kDampings; trial++, damping_ = damping_> 0 ? kDamping * damping_ : kFirstDamping) {
+  for (int trial = 0; trial < kDampings; trial++) {
+    if (trial > 0) damping_ = std::max(kDamping * damping_, kFirstDamping);
     VectorXd unit = H.diagonal().cwiseProduct(free);
     for (double& entry : unit) entry = entry > 0 ? 1 / std::sqrt(entry) : 0;
     MatrixXd R = unit.asDiagonal() * H * unit.asDiagonal();

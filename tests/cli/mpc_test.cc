@@ -66,6 +66,22 @@ TEST(CliMpc, SaysThatTheRobotEndsNoBetterThanItBegan) {
   EXPECT_TRUE(Has(result.out, said)) << result.out;
 }
 
+// a pole that its motor holds upright but cannot lift, and a push
+TEST(CliMpc, SaysThatTheRobotLosesWhatItHad) {
+  TemporaryFolder folder;
+  const std::string pole = folder.Write("pole.xml", R"(<mujoco><option timestep="0.01"/><worldbody><body name="pole">
+      <joint name="hinge" axis="0 1 0" damping="0.01"/><geom type="capsule" fromto="0 0 0 0 0 0.5" size="0.02" mass="1"/>
+    </body></worldbody><actuator><motor joint="hinge" ctrlrange="-0.3 0.3"/></actuator>
+    <keyframe><key name="up"/></keyframe></mujoco>)");
+  const std::vector<std::string> call{"mpc",    pole, "--start",   "up",  "--goal",   "key:up",
+                                      "--time", "2",  "--horizon", "0.5", "--no-save"};
+  EXPECT_FALSE(Has(Costate(call).out, "lost what it had"));
+  std::vector<std::string> pushed = call;
+  pushed.insert(pushed.end(), {"--push", "pole", "20", "0", "0", "0.5", "0.7"});
+  const ProcessResult result = Costate(pushed);
+  EXPECT_TRUE(Has(result.out, "it has lost what it had, as a robot that falls")) << result.out;
+}
+
 TEST(CliMpc, TellsOfTheForceThatPlansHaveLearned) {
   TemporaryFolder folder;
   const std::string task = WriteMpcTask(folder);
