@@ -59,10 +59,9 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
   const bool something = result.loss > std::max(kNothingLeft * result.initial_loss, DescentOptions().floor);
   if (fit.correlation > kNoNoise && something) {
     fmt::print(
-        "  note          what is left is no noise: it goes on from row to row (correlation {:.2f}), so the model does "
-        "not do all\n                that was recorded, and what it misses may hide in what is fitted (± are widened), "
-        "or\n"
-        "                another guess leads to a better fit\n",
+        "  note          what is left is no noise, it goes on from row to row (correlation {:.2f}): the model does\n"
+        "                not do all that was recorded, and what it misses may hide in what is fitted (± are\n"
+        "                widened), or another guess leads to a better fit\n",
         fit.correlation);
   }
   const std::vector<std::string> tangents = TangentNames(task.model.get());

@@ -6,7 +6,7 @@
 
 namespace costate {
 
-constexpr double kKept = 0.9;  // of the gain: less is worth a word
+inline constexpr double kKept = 0.9;  // of the gain: less is worth a word
 
 class GainKept {
  public:

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <string>
 
+#include "optimizer/slide_problem.h"
 #include "support/engine_test.h"
 
 namespace costate {
@@ -16,7 +16,7 @@ namespace {
 
 using RobustnessTest = support::EngineTest;
 
-constexpr double kStep = 0.05, kEnd = 100, kEffort = 1e-3, kGust = 0.981;
+constexpr double kStep = 0.05, kGust = 0.981;
 constexpr int kKnots = 20;
 
 std::string Mass(const std::string& axis, const std::string& option) {
@@ -27,25 +27,8 @@ std::string Mass(const std::string& axis, const std::string& option) {
 }
 
 // a mass on a slide that shall be at 1 at the end
-struct Slide {
-  ModelPtr model;
-  std::unique_ptr<QuadraticCost> cost;
-  Problem problem;
-
-  explicit Slide(const std::string& xml) : model(LoadModelFromString(xml)) {
-    MatrixXd Q = MatrixXd::Zero(2, 2), Qf = Q;
-    Qf(0, 0) = kEnd;
-    cost = std::make_unique<QuadraticCost>(model.get(), VectorXd::Unit(2, 0), Q, MatrixXd::Constant(1, 1, kEffort), Qf);
-    const DataPtr data = MakeData(model.get());
-    problem = {model.get(), cost.get(), VectorXd::Zero(2), GetContext(model.get(), data.get()), kKnots, 1, {}, {}};
-    ControlLimits(model.get(), &problem.u_lower, &problem.u_upper);
-  }
-  Trajectory Roll(const MatrixXd& U) const {
-    Simulator simulator(model.get(), problem.context, 1, 1);
-    Trajectory motion;
-    EXPECT_TRUE(simulator.Rollout(problem.x0, U, &motion).ok());
-    return motion;
-  }
+struct PushedSlide : SlideProblem {
+  explicit PushedSlide(const std::string& xml) : SlideProblem(xml, 0, 1, kKnots) {}
   // a force over the mass in step t moves the end by h² (N − t) of it
   double Cost(const VectorXd& u, const VectorXd& push) const {
     double end = 0;
@@ -56,7 +39,7 @@ struct Slide {
 
 // 0.1 s of a tenth of the weight from the sixth of twenty steps on, and controls that come a step late: by hand
 TEST_F(RobustnessTest, PushesAndDelaysAsItSays) {
-  const Slide slide(Mass("1 0 0", ""));
+  const PushedSlide slide(Mass("1 0 0", ""));
   VectorXd u(kKnots), none = VectorXd::Zero(kKnots), push = none, late(kKnots);
   for (int t = 0; t < kKnots; ++t) u[t] = 2.9 - 0.1 * t;
   push[6] = push[7] = kGust;
@@ -81,7 +64,7 @@ TEST_F(RobustnessTest, PushesAndDelaysAsItSays) {
 
 // u = ū + K (x ⊖ x̄) of the state a step ago, within the bounds, against the engine's own steps
 TEST_F(RobustnessTest, PlaysTheFeedbackOfTheStateOfThen) {
-  const Slide slide(Mass("1 0 0", ""));
+  const PushedSlide slide(Mass("1 0 0", ""));
   const SolveResult solved = SolveIlqr(slide.problem, MatrixXd::Zero(1, kKnots));
   Policy policy = solved.policy;
   for (MatrixXd& K : policy.K) K << -300, -30;  // the bounds are met
@@ -122,9 +105,9 @@ TEST_F(RobustnessTest, PlaysTheFeedbackOfTheStateOfThen) {
 // nothing is pushed along gravity; where there is none, every way
 TEST_F(RobustnessTest, LeansGravityOver) {
   const auto pushed = [](const std::string& axis, const std::string& option) {
-    const Slide slide(Mass(axis, option));
+    const PushedSlide slide(Mass(axis, option));
     const RobustnessCheck check =
-        CheckRobustness(slide.problem, slide.Roll(MatrixXd::Constant(1, kKnots, 1)), {}, kEnd / 2);
+        CheckRobustness(slide.problem, slide.Roll(MatrixXd::Constant(1, kKnots, 1)), {}, PushedSlide::kEnd / 2);
     return check.motions[0].open_cost - slide.Cost(VectorXd::Ones(kKnots), VectorXd::Zero(kKnots));
   };
   EXPECT_NEAR(pushed("0 0 1", R"(gravity="0 0 -1e-9")"), 0, 1e-6);
@@ -134,7 +117,7 @@ TEST_F(RobustnessTest, LeansGravityOver) {
 }
 
 TEST_F(RobustnessTest, RefusesAMotionOfAnotherLength) {
-  const Slide slide(Mass("1 0 0", ""));
+  const PushedSlide slide(Mass("1 0 0", ""));
   EXPECT_ERROR(CheckRobustness(slide.problem, slide.Roll(MatrixXd::Zero(1, 7)), {}, 1), ErrorCode::kDimensionMismatch,
                "7 controls");
 }
