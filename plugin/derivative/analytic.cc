@@ -42,7 +42,9 @@ bool NeedsAxes(const mjModel* m) {
 }
 
 std::string MetricMissing(const mjModel* m) {
-  return IsDiscrete(m) ? "integrator discrete: its metric has no closed form" : "";
+  if (!IsDiscrete(m)) return "";
+  const std::string missing = Metric::Missing(m);
+  return missing.empty() ? "" : "integrator discrete: " + missing;
 }
 
 }  // namespace
@@ -70,6 +72,7 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       articulated_solver_(model),
       H_(model->dof_parentid, static_cast<int>(model->nv), FindWaist(model)),
       state_(PresentState(model, mjSTATE_INTEGRATION)) {
+  if (IsDiscrete(model)) metric_ = std::make_unique<Metric>(model);
   if (differenced.constraint) constraint_.LeaveAll(kSwitched);
   differenced_.metric = false;
 }
@@ -116,7 +119,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
   at_residual_ = hessian_done_ = false;
-  const bool search = !UsesNoslip(m) && NewtonMayReplace(m) && HasOwnHessian(m);
+  const bool search = !UsesNoslip(m) && !metric_ && HasOwnHessian(m);
   if (search && !point_.Start(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
   const bool found = search && (d->nefc == 0 || FindMinimum(m, d, products));
   if (found && sensors) {
@@ -127,7 +130,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;
     // a search has ended where r(a) = 0; without rows the engine has solved for a itself
-    if (found || d->nefc == 0 || Polish(m, d) <= kGood) return finish();
+    if (found || (d->nefc == 0 && !metric_) || Polish(m, d) <= kGood) return finish();
   }
 
   // the engine's active set was not the solution's
@@ -145,7 +148,7 @@ bool AnalyticBackend::Soften(const mjModel* m, mjData* d, Products products, Ste
                              std::string* missing) {
   bool met = true;
   const bool soften = !UsesNoslip(m) && SoftenHardest(m, d, constraint_.remainder(), &hardest_work_, &met);
-  hides_forces_ = !met;
+  hides_forces_ = !met || (metric_ && metric_->ScalesRows());
   if (!soften) return true;
   smoothed_ = true;
   bool good = TermsFor(products, m, d, out, missing);
@@ -190,7 +193,7 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
   Residual(m, d);
   for (int k = 0; k < kSearch; k++) {
     constraint_.LinearizeHessian(m, d);
-    unconstrained_ = !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+    unconstrained_ = HasEnginesFactor(m);
     if (unconstrained_) {
       if (!after_forward_) point_.FactorMass(m, d);
     } else if (!FactorHessian(m, d, products != Products::kNone)) {
@@ -238,12 +241,19 @@ double AnalyticBackend::SearchLine(const mjModel* m, mjData* d) {
 // r(a) at qacc, and the active set
 void AnalyticBackend::Residual(const mjModel* m, mjData* d) {
   const double* Ma = nullptr;
-  if (ArticulatedSolver::Pays(m)) {
+  if (metric_ || ArticulatedSolver::Pays(m)) {
     diagonal_.resize(m->nv);
-    articulated_solver_.Multiply(m, d, d->qacc, diagonal_.data());
+    MultiplyInertia(m, d, d->qacc, diagonal_.data());
     Ma = diagonal_.data();
   }
   point_.Residual(m, d, Ma);
+}
+
+// M a, under the discrete integrator M̂ a less its shift
+void AnalyticBackend::MultiplyInertia(const mjModel* m, const mjData* d, const double* a, double* out) {
+  if (ArticulatedSolver::Pays(m)) articulated_solver_.Multiply(m, d, a, out);
+  else mj_mulM(m, d, out, a);
+  if (metric_) metric_->AddForce(m, d, a, out);
 }
 
 // a, M a and the active set
@@ -252,13 +262,17 @@ void AnalyticBackend::TakeAcceleration(const mjModel* m, mjData* d) {
     at_residual_ = false;
     return;
   }
-  if (d->nefc == 0 || (after_forward_ && !UsesNoslip(m))) return point_.Accept(m, d);
+  if ((d->nefc == 0 && !metric_) || (after_forward_ && !UsesNoslip(m))) return point_.Accept(m, d);
   Residual(m, d);
 }
 
 // everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
+  const std::string tendons = tendons_.Compute(m, d);
+  const std::string actuators = actuation_.Missing(m);
+  if (tendons.empty() && actuators.empty()) actuation_.Compute(m, d, tendons_);
+  if (metric_ && !PrepareMetric(m, d, tendons, actuators, missing)) return false;
   if (!smoothed_) TakeAcceleration(m, d);
   if (UsesNoslip(m)) RunNoslip(m, d);
   const auto cover = [&](const char* term, const std::string& reason) {
@@ -268,14 +282,11 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   cover("rne", switch_.rne ? kSwitched : "");
 
   // passive and actuator forces; gravity compensation through actuators ties the two
-  const std::string tendons = tendons_.Compute(m, d);
   closed_tendons_ = tendons.empty();
   std::string passive = switch_.passive ? kSwitched : PassiveMissing(m);
-  const std::string actuators = actuation_.Missing(m);
   std::string actuation = actuators;
   if (passive.empty()) passive = tendons;
   if (actuation.empty()) actuation = tendons;
-  if (actuation.empty()) actuation_.Compute(m, d, tendons_);
   const std::string adhesion = MoveAdhesive(m, d);
   if (passive.empty() && m->flg_adhesion) passive = adhesion;
   if (actuation.empty() && any_adhesion_ && HasAdhesiveActuator(m)) {
@@ -311,6 +322,15 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   return missing->empty() || !strict_;
 }
 
+// M̂ at the point
+bool AnalyticBackend::PrepareMetric(const mjModel* m, const mjData* d, const std::string& tendons,
+                                    const std::string& actuators, std::string* missing) {
+  *missing = tendons.empty() ? actuators : tendons;
+  if (missing->empty()) *missing = metric_->Compute(m, d, tendons_, actuation_);
+  if (!missing->empty()) *missing = "integrator discrete: " + *missing;
+  return missing->empty();
+}
+
 // notes where a term comes from; true when that is its closed form
 bool AnalyticBackend::Cover(const char* term, const std::string& reason, Coverage* coverage,
                             std::string* missing) const {
@@ -340,6 +360,7 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   if (any_adhesion_ && closed_actuation_) AddActuatorPulls(m, d, &constraint_.pulls());
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons);
+  if (metric_) metric_->LinearizeRows(m, d, constraint_, tendons_);
   if (thrusters) AddThrusters(m, d);
   if (fluid) constraint_.AddFluidForces(m, d);
   if (d->nefc) Cover("constraint", constraint, coverage, missing);
@@ -359,6 +380,8 @@ void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) c
   if (closed_passive_ && closed_actuation_ && (actuation_.AnyDofClamped() || IsActuationOff(m))) {
     SubtractLostGravity(m, d, actuation_, R);
   }
+  if (metric_) metric_->AddColumns(m, d, point_.a().data(), R);
+  if (metric_) metric_->AddRows(R);
 }
 
 bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
@@ -389,7 +412,7 @@ bool AnalyticBackend::Assemble(const mjModel* m, mjData* d, TreeSolver* H, std::
   AddForces(m, d, &R);
   articulated_ = unconstrained_ = false;
   if (H) {
-    constraint_.DeclareCouplings(m, d, H);
+    DeclareCouplings(m, d);
     StartHessian(m, d);
   }
   tree_.Finish(m, d, input_, constraint_.bodies(), &X_, second_solve_ ? &E_ : nullptr, H);
@@ -416,6 +439,11 @@ std::string AnalyticBackend::MoveAdhesive(const mjModel* m, mjData* d) {
 void AnalyticBackend::StartHessian(const mjModel* m, const mjData* d) {
   H_.SetZero();
   H_.AddRows(m->M_rowadr, m->M_rownnz, m->M_colind, d->M);
+  if (metric_) metric_->AddHessian(m, d, &H_);
+}
+
+void AnalyticBackend::DeclareCouplings(const mjModel* m, const mjData* d) {
+  constraint_.DeclareCouplings(m, d, &H_, metric_ ? &metric_->couplings() : nullptr);
 }
 
 // (A4) site transmissions: a wrench that turns with the body

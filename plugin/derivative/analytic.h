@@ -15,6 +15,7 @@
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
+#include "derivative/metric.h"
 #include "derivative/noslip.h"
 #include "derivative/residual_difference.h"
 #include "derivative/runge_kutta.h"
@@ -93,6 +94,8 @@ class AnalyticBackend final : public Backend {
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
+  bool PrepareMetric(const mjModel* model, const mjData* data, const std::string& tendons, const std::string& actuators,
+                     std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
   void TakeAcceleration(const mjModel* model, mjData* data);
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
@@ -100,6 +103,11 @@ class AnalyticBackend final : public Backend {
   bool Assemble(const mjModel* model, mjData* data, TreeSolver* H, std::string* missing);
   void AddForces(const mjModel* model, const mjData* data, Columns* R) const;
   void StartHessian(const mjModel* model, const mjData* data);
+  void DeclareCouplings(const mjModel* model, const mjData* data);
+  // is H the M that the engine has factored?
+  bool HasEnginesFactor(const mjModel* m) const {
+    return !metric_ && !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+  }
   void SolveColumns();
   bool Terms(const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   void AddThrusters(const mjModel* model, const mjData* data);
@@ -109,6 +117,7 @@ class AnalyticBackend final : public Backend {
   double SearchLine(const mjModel* model, mjData* data);
   bool FactorHessian(const mjModel* model, const mjData* data, bool vectors);
   void Residual(const mjModel* model, mjData* data);
+  void MultiplyInertia(const mjModel* model, const mjData* data, const double* a, double* out);
   void MakeDifference(const mjModel* model);
   bool Differences(const mjModel* model, mjData* data, std::string* missing);
   void SubtractRne(const mjModel* model, const mjData* data);
@@ -181,6 +190,7 @@ class AnalyticBackend final : public Backend {
   bool later_stage_ = false;     // of RK4: coverage has the closed terms already
   std::vector<double> smoothed_y_;
   Equilibrium point_;
+  std::unique_ptr<Metric> metric_;  // the discrete integrator alone
   TreeDerivative tree_;
   TreePull pull_;
   ConstraintDerivative constraint_;

@@ -36,8 +36,7 @@ bool AnalyticBackend::IsBalanced(const mjModel* m, const mjData* d) {
   const VectorXd& a = point_.a();
   const double size = 1 + a.lpNorm<Eigen::Infinity>();
   step_.resize(m->nv);
-  if (ArticulatedSolver::Pays(m)) articulated_solver_.Multiply(m, d, a.data(), step_.data());
-  else mj_mulM(m, d, step_.data(), a.data());
+  MultiplyInertia(m, d, a.data(), step_.data());
   step_ -= point_.momentum_rate();
   for (int i = 0; i < m->nv; i++) {
     const double inertia = d->M[m->M_rowadr[i] + m->M_rownnz[i] - 1];
@@ -62,16 +61,21 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   out->status = StepStatus::kOk;
   hessian_done_ = false;
   if (!Equilibrium::AcceptsForces(m, d)) forward_results_.SaveNumbers(d, nv);
+  if (metric_) {
+    const std::string tendons = tendons_.Compute(m, d), actuators = actuation_.Missing(m);
+    if (tendons.empty() && actuators.empty()) actuation_.Compute(m, d, tendons_);
+    if (!PrepareMetric(m, d, tendons, actuators, &missing)) return false;
+  }
   point_.Accept(m, d);
   at_residual_ = true;
   if (MayHaveHardest(d)) return false;
   if (d->nefc == 0 || IsBalanced(m, d)) return terms();
-  if (!NewtonMayReplace(m) || !HasOwnHessian(m)) return terms() && SolveStep(m, d) <= kGood;
+  if (!HasOwnHessian(m)) return terms() && SolveStep(m, d) <= kGood;
 
   // H alone: it serves where the step is none
   const bool vectors = products != Products::kNone;
   constraint_.LinearizeHessian(m, d);
-  unconstrained_ = !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+  unconstrained_ = HasEnginesFactor(m);
   if (!unconstrained_ && !FactorHessian(m, d, vectors)) return false;
   if (SolveStep(m, d) <= kGood) {
     hessian_done_ = vectors || !unconstrained_;

@@ -26,7 +26,7 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, St
   missing->clear();
   if (done) return true;
 
-  unconstrained_ = products == Products::kPull && !constraint_.AnyHessian() && ArticulatedSolver::Covers(m);
+  unconstrained_ = products == Products::kPull && HasEnginesFactor(m);
   if (unconstrained_ && !after_forward_) point_.FactorMass(m, d);
   if (unconstrained_ || FactorHessian(m, d, true)) return true;
   *missing = "H is not positive definite";
@@ -36,11 +36,12 @@ bool AnalyticBackend::Factors(const mjModel* m, mjData* d, Products products, St
 // for vectors alone H by articulated bodies, unless something couples branches
 bool AnalyticBackend::FactorHessian(const mjModel* m, const mjData* d, bool vectors) {
   diagonal_.setZero(m->nv);
-  articulated_ = vectors && ArticulatedSolver::Pays(m) && constraint_.AddDiagonal(diagonal_.data());
+  articulated_ = vectors && ArticulatedSolver::Pays(m) && constraint_.AddDiagonal(diagonal_.data()) &&
+                 (!metric_ || metric_->AddDiagonal(m, d, diagonal_.data()));
   if (articulated_) {
     return articulated_solver_.Factor(m, d, diagonal_.data(), constraint_.bodies(), constraint_.contact_bodies());
   }
-  constraint_.DeclareCouplings(m, d, &H_);
+  DeclareCouplings(m, d);
   StartHessian(m, d);
   tree_.AddHessian(m, d, constraint_.bodies(), constraint_.contact_bodies(), &H_);
   constraint_.AddPairsAndRows(m, d, tree_, nullptr, &H_);

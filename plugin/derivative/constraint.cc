@@ -86,12 +86,15 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       Leave(model, data, row, 1);
     } else if (data->efc_type[row] == mjCNSTR_EQUALITY && IsBodyEquality(model, data->efc_id[row])) {
       const int id = data->efc_id[row], count = model->eq_type[id] == mjEQ_WELD ? 6 : 3;
-      if (HasJointBehindBall(model, EqualityBody(model, id, 0)) ||
-          HasJointBehindBall(model, EqualityBody(model, id, 1))) {
+      const bool behind = HasJointBehindBall(model, EqualityBody(model, id, 0)) ||
+                          HasJointBehindBall(model, EqualityBody(model, id, 1));
+      if (behind || IsDiscrete(model)) {
         Leave(model, data, row, count);
         closed_equalities_ = false;
-        if (missing->empty())
-          *missing = "a joint behind a ball joint of one body, at " + ElementName(model, mjOBJ_EQUALITY, id);
+        if (missing->empty()) {
+          *missing = (behind ? "a joint behind a ball joint of one body, at " : "integrator discrete: ") +
+                     ElementName(model, mjOBJ_EQUALITY, id);
+        }
       } else {
         equality_.Add(model, data, row);
         KeepHessian(data, row, count);
@@ -240,17 +243,16 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
 }
 
 // (C11) ∂r/∂q = JᵀJ (D κ − f g), ∂r/∂v = JᵀJ D b, H = JᵀJ D; friction rows have no position
-void ConstraintDerivative::FillFactors(const mjData* data, bool quadratic, Row* out) {
+void ConstraintDerivative::FillFactors(const mjModel* model, const mjData* data, bool quadratic, Row* out) {
   const int row = out->efc, type = data->efc_type[row];
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
+  const RowLaw law = RowLawOf(model, data, row);
   out->D = out->h = quadratic ? data->efc_D[row] : 0;
-  out->damping = kbip[1];
+  out->damping = law.damping;
   out->force = data->efc_force[row];
-  out->v = PLANT("row: velocity", out->D * kbip[1]);
+  out->v = PLANT("row: velocity", out->D * law.damping);
   if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
-    const double kappa =
-        PLANT("row: stiffness", kbip[0] * (kbip[2] + kbip[3] * (data->efc_pos[row] - data->efc_margin[row])));
-    out->q = out->D * kappa - PLANT("row: impedance", ImpedanceGain(data, row, out->force));
+    const double kappa = PLANT("row: stiffness", law.stiffness);
+    out->q = out->D * kappa - PLANT("row: impedance", ImpedanceGain(model, data, row, out->force));
   }
 }
 
@@ -263,7 +265,7 @@ bool ConstraintDerivative::AddSingle(const mjModel* model, const mjData* data, i
   const int dof = friction ? id : model->jnt_dofadr[id];
   Row factors{};
   factors.efc = row;
-  FillFactors(data, true, &factors);
+  FillFactors(model, data, true, &factors);
   single_.push_back({row, dof, factors.q, factors.v, factors.h});
   single_q_[dof] += factors.q;
   single_v_[dof] += factors.v;
@@ -337,7 +339,7 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
   }
   out.count = static_cast<int>(row_dof_.size()) - out.start;
 
-  FillFactors(data, quadratic, &out);
+  FillFactors(model, data, quadratic, &out);
   if (out.curved_dof >= 0)
     out.rate = PLANT("equality: joint, rate", data->qacc[out.curved_dof] + out.damping * data->qvel[out.curved_dof]);
   return true;
@@ -434,8 +436,8 @@ ConstraintDerivative::BallLimit ConstraintDerivative::MakeBallLimit(const mjMode
   ball.efc = row;
   ball.force = data->efc_force[row];
   ball.D = data->efc_D[row];
-  ball.rate =
-      PLANT("ball limit: rate", Vec3Map(data->qacc + dof) + data->efc_KBIP[4 * row + 1] * Vec3Map(data->qvel + dof));
+  ball.rate = PLANT("ball limit: rate",
+                    Vec3Map(data->qacc + dof) + RowLawOf(model, data, row).damping * Vec3Map(data->qvel + dof));
   ball.G = BallAxisSlope(model, data, joint, &ball.axis);
   return ball;
 }
@@ -470,7 +472,8 @@ bool ConstraintDerivative::FindForce(const mjModel* model, const mjData* data, i
   return !remainder_[efc];
 }
 
-void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const {
+void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H,
+                                            const std::vector<std::vector<int>>* more) const {
   H->BeginCouplings();
   std::vector<int>& dofs = coupled_;
   for (const Product& product : product_) {
@@ -485,6 +488,8 @@ void ConstraintDerivative::DeclareCouplings(const mjModel* model, const mjData* 
   for (const Row& row : row_) {
     if (row.count > 1) H->Couple(row_dof_.data() + row.start, row.count);
   }
+  for (int k = 0; more && k < static_cast<int>(more->size()); k++)
+    H->Couple((*more)[k].data(), static_cast<int>((*more)[k].size()));
   H->EndCouplings();
 }
 

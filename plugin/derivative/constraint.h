@@ -108,7 +108,9 @@ class ConstraintDerivative {
   static Mat3 BallAxisSlope(const mjModel* model, const mjData* data, int joint, Vec3* axis);
 
   /// Declares which dofs the rows couple beyond the tree, before H is filled. @pre Linearize.
-  void DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H) const;
+  /// @param more  sets that something else couples; null: none.
+  void DeclareCouplings(const mjModel* model, const mjData* data, TreeSolver* H,
+                        const std::vector<std::vector<int>>* more = nullptr) const;
 
   /// Forces against the static world, for TreeDerivative::Finish; null when there are none.
   const BodyConstraint* bodies() const { return any_body_ ? body_.data() : nullptr; }
@@ -167,7 +169,7 @@ class ConstraintDerivative {
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   bool AddSingle(const mjModel* model, const mjData* data, int row);
-  static void FillFactors(const mjData* data, bool quadratic, Row* out);
+  static void FillFactors(const mjModel* model, const mjData* data, bool quadratic, Row* out);
   void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair,
                Columns* R) const;
   void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, const int* entry,

@@ -13,18 +13,18 @@ template <int dim>
 struct ContactForce {
   Eigen::Matrix<double, dim, 1> f, b;  // force, damping of each row
   Eigen::Matrix<double, dim, dim> H;
-  double kappa, g;  // (C7), (C8)
+  double g, kappa[6] = {0};  // (C8), (C7)
 };
 
 template <int dim>
-bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>* out) {
+bool BasisForce(const mjModel* model, const mjData* data, const mjContact& contact, ContactForce<dim>* out) {
   const int row = contact.efc_address;
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
   out->f.setZero();
-  out->b.setConstant(kbip[1]);
+  out->b.setConstant(RowLawOf(model, data, row).damping);
   out->H.setZero();
-  const ContactStiffness stiffness(data, contact);
-  out->kappa = stiffness.kappa;
+  const ContactStiffness stiffness(model, data, contact);
+  out->kappa[0] = stiffness.kappa;
+  for (int k = 1; k < dim; k++) out->kappa[k] = stiffness.tangents[k];
   out->g = stiffness.gain;
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
   if (pyramid) {
@@ -49,7 +49,7 @@ bool BasisForce(const mjData* data, const mjContact& contact, ContactForce<dim>*
   if (data->efc_state[row] == mjCNSTRSTATE_SATISFIED) return false;
   for (int i = 0; i < dim; i++) {
     out->f(i) = data->efc_force[row + i];
-    out->b(i) = data->efc_KBIP[4 * (row + i) + 1];
+    if (i > 0) out->b(i) = RowLawOf(model, data, row + i).damping;
     if (data->efc_state[row] == mjCNSTRSTATE_QUADRATIC)
       out->H(i, i) = PLANT("contact: elliptic, inner zone", data->efc_D[row + i]);
   }
@@ -87,8 +87,8 @@ struct Six {
 
 // what a contact's block is made of: the numbers of its ContactForce, its place and the fields of its bodies
 struct BasisPoint {
-  const double *f, *b, *H;
-  double kappa, gain;
+  const double *f, *b, *H, *kappa;
+  double gain;
   const mjContact& contact;
   const TreeDerivative::Field &first, &second;
 };
@@ -115,7 +115,7 @@ COSTATE_LANES void FillColumns(const BasisPoint& at, BasisRows* df, ContactBlock
     const Lanes6 w = linear ? Lanes6{arm, axis} : Lanes6{axis, none};
     const Lanes6 by_v = PLANT("contact: damping", b * w);
     const double slip = PLANT("contact: belt", b);
-    const Double4 normal = {i == 0 ? at.kappa : 0}, belt = {i == 1 ? slip : 0, i == 2 ? slip : 0, i == 3 ? slip : 0};
+    const Double4 normal = {at.kappa[i]}, belt = {i == 1 ? slip : 0, i == 2 ? slip : 0, i == 3 ? slip : 0};
     y[i][0] = __builtin_shufflevector(normal, linear ? turned : none, 0, 4, 5, 6);
     y[i][1] = __builtin_shufflevector(linear ? moved : turned, w.a, 0, 1, 2, 4);
     y[i][2] = __builtin_shufflevector(w.a, w.l, 1, 2, 4, 5);
@@ -193,22 +193,24 @@ Mat6 ContactBlock::ByTwist(const ContactMatrix& G, const Eigen::Matrix<double, 3
   return K;
 }
 
-ContactStiffness::ContactStiffness(const mjData* data, const mjContact& contact) {
+ContactStiffness::ContactStiffness(const mjModel* model, const mjData* data, const mjContact& contact) {
   const int row = contact.efc_address;
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
-  kappa = PLANT("contact: stiffness", kbip[0] * (kbip[2] + kbip[3] * (contact.dist - contact.includemargin)));
-  gain = PLANT("contact: impedance", ImpedanceGain(data, row));
+  const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
+  kappa = PLANT("contact: stiffness", NormalStiffness(model, data, contact));
+  for (int k = 1; k < contact.dim; k++)
+    tangents[k] = PLANT("contact: tangents by distance", TangentStiffness(model, data, contact, k));
+  gain = PLANT("contact: impedance", ImpedanceGain(model, data, row));
 
   // adhesion: aref += R delta, and R falls as D grows
-  const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
   kappa +=
       PLANT("contact: adhesion", data->efc_R[row] * gain * contact.adhesion / (pyramid ? 2 * (contact.dim - 1) : 1));
 }
 
 template <int dim>
-bool ContactBlock::FillForces(const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows) {
+bool ContactBlock::FillForces(const mjModel* model, const mjData* data, const TreeDerivative& tree,
+                              const mjContact& contact, bool rows) {
   ContactForce<dim> force;
-  if (!BasisForce<dim>(data, contact, &force)) return false;
+  if (!BasisForce<dim>(model, data, contact, &force)) return false;
   BasisRows df;
   FillColumns(dim,
               {force.f.data(), force.b.data(), force.H.data(), force.kappa, force.g, contact, tree.field(body[0]),
@@ -274,10 +276,10 @@ bool ContactBlock::Fill(const mjModel* model, const mjData* data, const TreeDeri
                         bool rows) {
   Place(model, data, contact);
   switch (contact.dim) {
-    case 1: return FillForces<1>(data, tree, contact, rows);
-    case 3: return FillForces<3>(data, tree, contact, rows);
-    case 4: return FillForces<4>(data, tree, contact, rows);
-    default: return FillForces<6>(data, tree, contact, rows);
+    case 1: return FillForces<1>(model, data, tree, contact, rows);
+    case 3: return FillForces<3>(model, data, tree, contact, rows);
+    case 4: return FillForces<4>(model, data, tree, contact, rows);
+    default: return FillForces<6>(model, data, tree, contact, rows);
   }
 }
 

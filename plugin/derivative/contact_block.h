@@ -12,11 +12,12 @@
 
 namespace costate {
 
-/// How the normal of a contact answers to its distance: y changes by kappa dφ, its forces by f · gain dφ as the
-/// impedance moves. (C7), (C8), (C12)
+/// How a contact answers to its distance: y changes by kappa dφ, its forces by f · gain dφ as the impedance moves. (C7),
+/// (C8), (C12); but for the normal kappa is zero, (C23) aside.
 struct ContactStiffness {
   double kappa, gain;
-  ContactStiffness(const mjData* data, const mjContact& contact);
+  double tangents[6] = {0};  ///< kappa of all rows but the first
+  ContactStiffness(const mjModel* model, const mjData* data, const mjContact& contact);
 };
 
 /// At most 6 × 7, on the stack: as many rows as the contact's dimension.
@@ -58,7 +59,8 @@ struct ContactBlock {
  private:
   void Place(const mjModel* model, const mjData* data, const mjContact& contact);
   template <int dim>
-  bool FillForces(const mjData* data, const TreeDerivative& tree, const mjContact& contact, bool rows);
+  bool FillForces(const mjModel* model, const mjData* data, const TreeDerivative& tree, const mjContact& contact,
+                  bool rows);
 };
 
 /// What one dof does to N numbers that depend on a contact.

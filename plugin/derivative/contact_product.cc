@@ -26,7 +26,7 @@ COSTATE_LANES void ContactProduct::Place(const mjModel* model, const mjData* dat
 }
 
 // (C4) both cones in one basis
-COSTATE_LANES bool ContactProduct::FillForces(const mjData* data, int index) {
+COSTATE_LANES bool ContactProduct::FillForces(const mjModel* model, const mjData* data, int index) {
   const mjContact& con = data->contact[index];
   const int row = con.efc_address;
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
@@ -37,7 +37,7 @@ COSTATE_LANES bool ContactProduct::FillForces(const mjData* data, int index) {
   f.setZero();
   H.setZero();
   b.setZero();
-  for (int i = 0; i < dim; i++) b[i] = data->efc_KBIP[4 * (pyramid ? row : row + i) + 1];
+  for (int i = 0; i < dim; i++) b[i] = RowLawOf(model, data, pyramid ? row : row + i).damping;
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
     for (int k = 1; k < dim; k++) {
@@ -68,23 +68,24 @@ COSTATE_LANES bool ContactProduct::FillForces(const mjData* data, int index) {
 }
 
 COSTATE_SIMD bool ContactProduct::FillHessian(const mjModel* model, const mjData* data, int index) {
-  if (!FillForces(data, index)) return false;
+  if (!FillForces(model, data, index)) return false;
   Place(model, data);
   return true;
 }
 
 COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,
                                        int index) {
-  if (!FillForces(data, index)) return false;
+  if (!FillForces(model, data, index)) return false;
   const mjContact& con = data->contact[index];
   const int row = con.efc_address;
-  const mjtNum* kbip = data->efc_KBIP + 4 * row;
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
 
   // (C7), (C8), (C12)
-  kappa = kbip[0] * (kbip[2] + kbip[3] * (con.dist - con.includemargin));
-  g = ImpedanceGain(data, row);
-  kappa += data->efc_R[row] * g * con.adhesion / (pyramid ? 2 * (dim - 1) : 1);
+  kappa.setZero();
+  kappa[0] = NormalStiffness(model, data, con);
+  for (int k = 1; k < dim; k++) kappa[k] = TangentStiffness(model, data, con, k);
+  g = ImpedanceGain(model, data, row);
+  kappa[0] += data->efc_R[row] * g * con.adhesion / (pyramid ? 2 * (dim - 1) : 1);
 
   Place(model, data);
   const TreeDerivative::Field &first = tree.field(body[0]), &second = tree.field(body[1]);
@@ -103,7 +104,8 @@ COSTATE_SIMD void ContactProduct::FillPull(const mjModel* model, const mjData* d
   f[0] = -pull;
   b.setZero();
   H.setZero();
-  kappa = g = 0;
+  kappa.setZero();
+  g = 0;
   has_belt = false;
   Place(model, data);
   for (Double4* field : {&a_rot, &a_lin, &v_rot, &v_lin}) *field = Double4{};
@@ -173,7 +175,7 @@ Vec6 ContactProduct::Push(const ContactMotion& motion, const ContactSide side[2]
   v.head<3>() += R * (v_rot.cross(dp) + v_lin.cross(turn));
   v.tail<3>() += R * v_rot.cross(turn);
   Vec6 dy = a + b.cwiseProduct(v);
-  dy[0] += kappa * dist;
+  dy += kappa * dist;
   if (has_belt) dy.segment<3>(1) += b.segment<3>(1).cwiseProduct(belt.by_both * s[0] + belt.by_geom2 * (s[1] - s[0]));
   const Vec6 df = f * (g * dist) - H * dy;
 
@@ -236,7 +238,9 @@ COSTATE_SIMD void ContactProduct::Pull(const ContactMotion& motion, const Lanes6
     turn += CrossLanes(rot, a_rot) + CrossLanes(rot_b, v_rot) + CrossLanes(torque, tau);
   }
   const Double4 point = CrossLanes(lin, a_rot) + CrossLanes(lin_b, v_rot) + CrossLanes(push, tau);
-  const double geometry[7] = {g * along + kappa * z[0], point[0], point[1], point[2], turn[0], turn[1], turn[2]};
+  double by_distance = kappa[0] * z[0] + kappa[1] * z[1] + kappa[2] * z[2];
+  if (turns) by_distance += DotLanes(LoadLanesEnd(kappa.data() + 3), z_rot);
+  const double geometry[7] = {g * along + by_distance, point[0], point[1], point[2], turn[0], turn[1], turn[2]};
 
   // of both sides: geom 1 moves what both move less what geom 2 moves
   Lanes6 second = SumRows(7, geometry, motion.by_geom2.data());

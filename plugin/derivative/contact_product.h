@@ -33,7 +33,8 @@ struct ContactProduct {
   Double4 a_rot, a_lin, v_rot, v_lin;  ///< fields of body 2 minus body 1 at the point
   Vec6 f, b;        ///< force and damping in the basis (n, t1, t2, spin, roll1, roll2), zero beyond the dimension
   Mat6 H;           ///< Hessian in the same basis
-  double kappa, g;  ///< (C7), (C8)
+  Vec6 kappa;       ///< (C7): but for the first zero, (C23) aside
+  double g;         ///< (C8)
   int dim, contact, body[2];
   bool moves[2];
   bool has_belt;    ///< the surfaces move …
@@ -60,7 +61,7 @@ struct ContactProduct {
   void Pull(const ContactMotion& motion, const Lanes6& T, ContactCovectors* out) const;
 
  private:
-  bool FillForces(const mjData* data, int contact);
+  bool FillForces(const mjModel* model, const mjData* data, int contact);
   void Place(const mjModel* model, const mjData* data);
 };
 

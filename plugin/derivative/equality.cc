@@ -82,7 +82,7 @@ void BodyEquality::AddWrenches(const mjModel* m, const mjData* d, std::vector<Bo
 // state of one equality at the point, and what a change of both sides does to it
 class BodyEquality::Motion {
  public:
-  Motion(const mjModel* m, const mjData* d, const TreeDerivative& tree, const Block& block) : d_(d), b_(block) {
+  Motion(const mjModel* m, const mjData* d, const TreeDerivative& tree, const Block& block) : m_(m), d_(d), b_(block) {
     for (int s = 0; s < 2; s++) point[s] = BodyPoint(m, d, tree, b_.body[s], b_.point[s]);
 
     // impedance: r is the norm of all rows
@@ -131,7 +131,7 @@ class BodyEquality::Motion {
       const double dyi =
           dy[i] + PLANT("connect: stiffness", k * (impedance * dpos[i] + slope * d_->efc_pos[b_.row + i] * dnorm));
       (*df)[i] = -d_->efc_D[b_.row + i] * dyi +
-                 PLANT("connect: impedance", d_->efc_force[b_.row + i] * ImpedanceGain(d_, b_.row + i) * dnorm);
+                 PLANT("connect: impedance", d_->efc_force[b_.row + i] * ImpedanceGain(m_, d_, b_.row + i) * dnorm);
     }
     dtorque->setZero();
     if (b_.rows < 6) return;
@@ -144,6 +144,7 @@ class BodyEquality::Motion {
   BodyPoint point[2];
 
  private:
+  const mjModel* m_;
   const mjData* d_;
   const Block& b_;
   double norm_ = 0, e0_rate_ = 0;

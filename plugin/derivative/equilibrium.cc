@@ -327,14 +327,15 @@ void Equilibrium::UpdateConstraints(const mjModel* m, mjData* d) {
 void Equilibrium::Residual(const mjModel* m, mjData* d, const double* Ma) {
   a_ = Eigen::Map<const Eigen::VectorXd>(d->qacc, m->nv);
   r_.resize(m->nv);
-  if (IsDiscrete(m)) DiscreteForce(m, d, a_.data(), r_.data());
+  const bool by_engine = IsDiscrete(m) && Ma == nullptr;
+  if (by_engine) DiscreteForce(m, d, a_.data(), r_.data());
   UpdateConstraints(m, d);
 
   // r = M a − f_smooth − Jᵀ f
   Ma_.resize(m->nv);
   if (Ma) mju_copy(Ma_.data(), Ma, static_cast<int>(m->nv));
   else mj_mulM(m, d, Ma_.data(), a_.data());
-  if (IsDiscrete(m)) {
+  if (by_engine) {
     // r = M̂ a + c − p − shift − f_smooth − c + p − Jᵀ f
     for (int i = 0; i < m->nv; i++) {
       r_[i] -= d->qfrc_smooth[i] + d->qfrc_bias[i] - d->qfrc_passive[i] + d->qfrc_constraint[i];

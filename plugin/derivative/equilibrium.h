@@ -58,7 +58,7 @@ class Equilibrium {
   bool Solve(const mjModel* model, mjData* data, StepStatus* status, std::string* reason);
 
   /// r(a) at data->qacc, which becomes a(); states, forces and cone Hessians of `data` become those at J a − aref.
-  /// @param Ma  M a, where the caller has it.
+  /// @param Ma  M a, where the caller has it; under mjINT_DISCRETE M̂ a less the shift.
   void Residual(const mjModel* model, mjData* data, const double* Ma = nullptr);
 
   /// The same where r(a) = 0 is known, as without rows: M a is what the forces sum up to. residual() is left as it was.
@@ -67,7 +67,7 @@ class Equilibrium {
   void Accept(const mjModel* model, mjData* data);
 
   const Eigen::VectorXd& a() const { return a_; }
-  const Eigen::VectorXd& momentum_rate() const { return Ma_; }  ///< M a
+  const Eigen::VectorXd& momentum_rate() const { return Ma_; }  ///< M a, as Residual takes it
   const Eigen::VectorXd& residual() const { return r_; }
   const Eigen::MatrixXd& HessianMatrix() const { return H_; }
 

@@ -5,6 +5,7 @@
 #include "core/joint.h"
 #include "derivative/chain.h"
 #include "derivative/contact_block.h"
+#include "derivative/contact_jacobian.h"
 #include "derivative/equilibrium.h"
 #include "derivative/plant.h"
 
@@ -17,13 +18,7 @@ bool IsContact(int type) { return type == mjCNSTR_CONTACT_PYRAMIDAL || type == m
 }  // namespace
 
 FrictionRows::FrictionRows(const mjModel* model)
-    : nv_(static_cast<int>(model->nv)), velocity_(model->nbody), group_(model->nv), fixed_(model->nv, 0) {
-  for (int j = 0; j < nv_; j++) {
-    const int joint = model->dof_jntid[j];
-    fixed_[j] = model->jnt_type[joint] == mjJNT_FREE && j < model->jnt_dofadr[joint] + 3;
-    group_[j] = GroupBegin(model, j);
-  }
-}
+    : nv_(static_cast<int>(model->nv)), velocity_(model->nbody), axes_(model) {}
 
 void FrictionRows::AddRow(int efc, int contact) {
   index_[efc] = size();
@@ -144,63 +139,20 @@ bool FrictionRows::Linearize(const mjModel* m, const mjData* d, const double* a,
 void FrictionRows::Contact(const mjModel* m, const mjData* d, int c, const ContactMotion& motion) {
   Chain* chain = &chain_.back();
   const mjContact& contact = d->contact[c];
-  const int body[2] = {m->geom_bodyid[contact.geom[0]], m->geom_bodyid[contact.geom[1]]};
-  const bool second_moves = LastDof(m, body[1]) >= 0;
-  const Vec3 origin = Origin(m, d, body[second_moves ? 1 : 0]), p = Vec3Map(contact.pos) - origin;
-  const Vec3 shift[2] = {LastDof(m, body[0]) >= 0 ? Vec3(origin - Origin(m, d, body[0])) : Vec3(Vec3::Zero()),
-                         Vec3::Zero()};
-  std::vector<int> side;
-  std::vector<Vec6> axis;
-  const int common = ForExclusiveDofs(m, LastDof(m, body[0]), LastDof(m, body[1]), [&](int dof, int s) {
-    chain->dof.push_back(dof);
-    side.push_back(s);
-    axis.push_back(MotionAbout(Vec6Map(d->cdof + 6 * dof), shift[s]));
-  });
-  const int count = static_cast<int>(chain->dof.size());
-  chain->turner = chain->dof;
-  for (int dof = common; dof >= 0; dof = m->dof_parentid[dof]) {
-    chain->turner.push_back(dof);
-    side.push_back(2);
-    axis.push_back(Vec6Map(d->cdof + 6 * dof));
-  }
-  const int turners = static_cast<int>(chain->turner.size());
-
-  // (dφ, dp, Ω) by each turner
-  Mat6 about = Mat6::Identity();
-  about.bottomLeftCorner<3, 3>() = -Skew(p);
-  const ContactMatrix by[3] = {motion.by_geom1() * about, motion.by_geom2 * about, motion.by_both * about};
-  Eigen::Matrix<double, 7, Eigen::Dynamic> moved(7, turners);
-  for (int k = 0; k < turners; k++) moved.col(k) = by[side[k]] * axis[k];
-
-  // J and its turning in the contact basis
-  const int dim = contact.dim;
-  std::vector<RowMatrix> turn(dim, RowMatrix::Zero(count, turners));
-  RowMatrix J(dim, count);
-  for (int n = 0; n < count; n++) {
-    const double sign = side[n] ? 1 : -1;
-    const Vec6 U = sign * axis[n];
-    const Vec3 u = MotionAt(U, p), w = U.head<3>();
-    for (int i = 0; i < dim; i++) J(i, n) = Vec3Map(contact.frame + 3 * (i % 3)).dot(i < 3 ? u : w);
-    for (int k = 0; k < turners; k++) {
-      const Vec3 dp = moved.block<3, 1>(1, k), turned = moved.block<3, 1>(4, k);
-      const int dof = chain->dof[n], by_dof = chain->turner[k];
-      const bool follows = !fixed_[dof] && (side[k] == 2 || (side[k] == side[n] && group_[by_dof] <= dof));
-      const Vec6 dU = follows ? Vec6(PLANT("noslip: axes turn", CrossMotion(axis[k], U))) : Vec6(Vec6::Zero());
-      const Vec3 du =
-          PLANT("noslip: frame turns", u.cross(turned)) + PLANT("noslip: point moves", w.cross(dp)) + MotionAt(dU, p);
-      const Vec3 dw = PLANT("noslip: torsion turns", w.cross(turned)) + dU.head<3>();
-      for (int i = 0; i < dim; i++) turn[i](n, k) = Vec3Map(contact.frame + 3 * (i % 3)).dot(i < 3 ? du : dw);
-    }
-  }
+  ContactJacobian rows(m, d, axes_, contact, motion, contact.dim);
+  chain->dof = rows.dof;
+  chain->turner = rows.turner;
+  const RowMatrix& J = rows.J;
+  const std::vector<RowMatrix>& turn = rows.turn;
 
   // rows of efc
-  const ContactStiffness stiffness(d, contact);
+  const ContactStiffness stiffness(m, d, contact);
   const int first = contact.efc_address;
   for (Row& row : row_) {
     if (row.contact != c) continue;
     const int k = row.efc - first;
     row.gain = stiffness.gain;
-    row.reach = moved.row(0).transpose();
+    row.reach = rows.moved.row(0).transpose();
     if (d->efc_type[first] == mjCNSTR_CONTACT_PYRAMIDAL) {
       const int tangent = k / 2 + 1;
       const double mu = k % 2 ? -contact.friction[tangent - 1] : contact.friction[tangent - 1];
@@ -235,7 +187,7 @@ void FrictionRows::MakeField(const mjModel* m, const mjData* d, const double* C,
     const int begin = m->body_dofadr[b], end = begin + m->body_dofnum[b];
     for (int j = begin; j < end; j++) {
       const Vec6 S = Vec6Map(d->cdof + 6 * j);
-      if (group_[j] == j) before = V;
+      if (axes_.group[j] == j) before = V;
       field->turned[j] = CrossMotion(S, before);
       V += C[j] * S;
     }

@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "derivative/constraint.h"
+#include "derivative/contact_jacobian.h"
 #include "derivative/spatial.h"
 #include "derivative/spatial_tendon.h"
 
 namespace costate {
-
-using RowMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 /// Rows that move come first, normal rows of elliptic contacts follow.
 class FrictionRows {
@@ -79,8 +78,7 @@ class FrictionRows {
   std::vector<double> dA_;
   std::vector<Field> field_;
   std::vector<Vec6> velocity_;  // of bodies, while a field is made
-  std::vector<int> group_;      // first dof of each dof's group: (R1)
-  std::vector<char> fixed_;     // axes of free translations do not turn
+  AxisGroups axes_;
 };
 
 }  // namespace costate

@@ -154,7 +154,9 @@ bool ClosedParameters::Covers(const Entry& entry, const Point& p) const {
     case kNone: return false;
     case kGravity: return !disabled(mjDSBL_GRAVITY) && !m->flg_gravcomp;
     case kDamping: return p.closed_integrator && !disabled(mjDSBL_DAMPER) && (p.z || explicit_velocity);
-    case kStiffness:
+    case kStiffness:  // of M̂, too
+      if (integrator == mjINT_DISCRETE) return false;
+      [[fallthrough]];
     case kSpringRef: return !disabled(mjDSBL_SPRING);
     case kFrictionLoss: return !disabled(mjDSBL_FRICTIONLOSS | mjDSBL_CONSTRAINT);
     case kArmature:
@@ -162,7 +164,7 @@ bool ClosedParameters::Covers(const Entry& entry, const Point& p) const {
   }
 
   // M and, by inverse weights, every row; not where inertia is read otherwise
-  bool covers = p.closed_integrator && integrator != mjINT_IMPLICIT && !medium && !m->flg_gravcomp &&
+  bool covers = p.closed_integrator && integrator != mjINT_IMPLICIT && integrator != mjINT_DISCRETE && !medium && !m->flg_gravcomp &&
                 !automatic_muscles_ && m->nflex == 0 && !(m->opt.enableflags & mjENBL_DIAGEXACT);
   if (integrator == mjINT_IMPLICITFAST) {
     // a standalone free body's M' holds velocity products

@@ -14,6 +14,7 @@
 #include "derivative/equilibrium.h"
 #include "derivative/integrator.h"
 #include "derivative/inverse_dynamics.h"
+#include "derivative/metric.h"
 #include "derivative/munthe_kaas.h"
 #include "derivative/parameter_difference.h"
 #include "derivative/passive.h"
@@ -28,19 +29,6 @@ namespace {
 std::string Refusal(const mjModel* m) {
   if (m->opt.noslip_iterations > 0) return "noslip: the post-pass leaves the optimum, so the residual is not zero";
   return ResidualRefusal(m);
-}
-
-// (H2) the engine gives a tendon no stiffness in M̂ exactly at its spring's rest length, but beside it: v' jumps
-std::string RestingTendon(const mjModel* m, const mjData* d) {
-  for (int k = 0; IsDiscrete(m) && k < d->nefmT; k++) {
-    const int t = d->efm_tid[k];
-    const mjtNum *range = SpringRange(m, d, t), *poly = m->tendon_stiffnesspoly + mjNPOLY * t;
-    const bool rests = d->ten_length[t] == range[0] || d->ten_length[t] == range[1];
-    if (rests && (m->tendon_stiffness[t] != 0 || !mju_isZero(poly, mjNPOLY))) {
-      return "integrator discrete: " + ElementName(m, mjOBJ_TENDON, t) + " is exactly at its spring's rest length";
-    }
-  }
-  return "";
 }
 
 // (A3) a muscle without smoothing whose stages lie on its kink, and what the chain through all of them makes of each
@@ -205,6 +193,7 @@ class ResidualBackend final : public Backend {
     out->coverage.terms = {{"residual", Level::kResidual, ""}};
     if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
     *missing = RestingTendon(m, d);
+    if (!missing->empty()) *missing = "integrator discrete: " + *missing;
     if (!missing->empty() || !difference_.Compute(m, d, point_.a(), {}, &direct_, missing)) return false;
     if (difference_.has_jumping()) {
       out->coverage.terms.push_back({"contacts that jump", Level::kAnalytic,

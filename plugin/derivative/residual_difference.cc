@@ -290,12 +290,13 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
   const int nv = dims_.nv, na = dims_.na;
   if (stage <= kPosition) PositionStage(m);
   if (stage <= kVelocity || (terms_.passive && ReadsInputs(m))) mj_fwdVelocity(m, p);
-  if (terms_.actuation || terms_.integrator || terms_.metric) {
+  const bool reads_metric = IsDiscrete(m) && (terms_.constraint || terms_.metric);  // rows do, as actuators make it
+  if (terms_.actuation || terms_.integrator || terms_.metric || reads_metric) {
     mj_fwdActuation(m, p);
     if (!ForceLimits(m)) return false;
   }
   discrete_.resize(nv);
-  if (IsDiscrete(m) && (terms_.constraint || terms_.metric)) DiscreteForce(m, p, a.data(), discrete_.data());
+  if (reads_metric) DiscreteForce(m, p, a.data(), discrete_.data());
 
   // r = M a + bias − applied − passive − actuation − Jᵀ f
   value->setZero(2 * nv + 2 * na);

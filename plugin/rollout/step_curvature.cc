@@ -58,13 +58,14 @@ bool Quotient(const StepBend& b, KnotProducts* products, double h, double noise,
   return true;
 }
 
-// of the quotients at one nudge from those before, the larger of both parts: x and u, parameters
+// of some rows of the quotients at one nudge from those before
+double Change(const MatrixXd& D, int k, Eigen::Index begin, Eigen::Index count) {
+  const double norm = D.col(k).segment(begin, count).norm();
+  return norm > 0 ? (D.col(k) - D.col(k - 1)).segment(begin, count).norm() / norm : 0;
+}
+// the larger of both parts: x and u, parameters
 double Change(const MatrixXd& D, int k, Eigen::Index split) {
-  const auto part = [&](Eigen::Index begin, Eigen::Index count) {
-    const double norm = D.col(k).segment(begin, count).norm();
-    return norm > 0 ? (D.col(k) - D.col(k - 1)).segment(begin, count).norm() / norm : 0;
-  };
-  return std::max(part(0, split), part(split, D.rows() - split));
+  return std::max(Change(D, k, 0, split), Change(D, k, split, D.rows() - split));
 }
 
 // where a value goes, one column with all of it; `theta` may be null
@@ -120,8 +121,10 @@ bool FineBend(const StepBend& b, KnotProducts* products, double largest, Into in
 
 // Products that are differenced need a nudge over which contacts bend: a quarter of it tells. From one to the next
 // truncation falls by 16 and noise rises by 4.
+// Of one part alone: noise in the other says nothing of it.
 bool CoarseBend(const StepBend& b, KnotProducts* products, double largest, Into into, BendSides* sides) {
-  const Eigen::Index n = into.out.size();
+  const Eigen::Index begin = into.theta ? into.out.size() : 0, n = into.size() - begin;
+  const double pulled = into.theta ? b.theta.norm() : b.pulled.norm();
   MatrixXd D(into.size(), kMostSizes);
   double change[kMostSizes];  // from the nudge before
   bool one_sided[kMostSizes];
@@ -143,7 +146,7 @@ bool CoarseBend(const StepBend& b, KnotProducts* products, double largest, Into 
       return false;
     }
     into.Read(D.col(k));
-    change[k] = k > 0 ? Change(D, k, n) : kInf;
+    change[k] = k > 0 ? Change(D, k, begin, n) : kInf;
     sides->one_sided = one_sided[k];
     if (k > 0 && one_sided[k] == one_sided[k - 1] && (best < 0 || change[k] < change[best])) best = k;
     if (both(k) && change[k] < kAgrees) return take(D.col(k - 1));
@@ -155,7 +158,7 @@ bool CoarseBend(const StepBend& b, KnotProducts* products, double largest, Into 
   }
 
   // what changes the product by no more than its noise, over the largest nudge: as good as none
-  if (kDifferencedNudge / largest * D.col(0).head(n).norm() < kQuiet * b.pulled.norm()) return take(D.col(0));
+  if (kDifferencedNudge / largest * D.col(0).segment(begin, n).norm() < kQuiet * pulled) return take(D.col(0));
 
   // none of both sides: the two that are nearest each other, if they are
   sides->left_out = best < 0 || !(change[best] < kNear);
@@ -182,7 +185,7 @@ bool BendAt(const StepBend& b, KnotProducts* products, bool coarse, Into into, B
 }  // namespace
 
 bool Bend(const StepBend& b, KnotProducts* products, VectorRef out, VectorRef theta, BendSides* sides) {
-  const bool apart = theta.size() > 0 && b.theta_differenced && !b.differenced;
+  const bool apart = theta.size() > 0 && (b.theta_differenced || b.differenced);
   if (!BendAt(b, products, b.differenced, {out, theta.size() > 0 && !apart ? &theta : nullptr}, sides)) return false;
   if (!apart) return true;
   VectorXd other(out.size());

@@ -9,6 +9,7 @@
 
 #include "derivative/analytic.h"
 #include "derivative/crossed_boxes.h"
+#include "derivative/metric_scene.h"
 #include "derivative/noslip_scene.h"
 #include "derivative/plant.h"
 #include "derivative/planted/scenes.h"
@@ -96,6 +97,16 @@ std::vector<Scene> Scenes() {
   for (unsigned seed : {1u, 2u}) {
     add({"noslip along tendons", TendonModel("frictionloss='0.3'"), seed, 0, 0.4, 0.01, false,
          [](mjModel* m) { m->opt.noslip_iterations = 3; }});
+  }
+
+  // in the discrete integrator's metric
+  for (const auto& [cone, condim] : {std::pair{"pyramidal", 4}, std::pair{"elliptic", 3}}) {
+    for (const double timestep : {0.004, 0.03}) {
+      for (unsigned seed : {1u, 2u, 3u}) {
+        add({"metric", MetricScene(cone, condim), seed, 0, 0.12, 1, false,
+             [=](mjModel* m) { m->opt.timestep = timestep; }});
+      }
+    }
   }
 
   // the ends of two capsules in one point, where their contact has no direction of its own

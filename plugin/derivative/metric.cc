@@ -1,0 +1,354 @@
+#include "derivative/metric.h"
+
+#include <costate/model.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/finite.h"
+#include "derivative/armature.h"
+#include "derivative/chain.h"
+#include "derivative/effective_mass.h"
+#include "derivative/equilibrium.h"
+#include "derivative/fluid.h"
+#include "derivative/hardest_rows.h"
+#include "derivative/impedance.h"
+#include "derivative/plant.h"
+
+namespace costate {
+
+namespace {
+
+constexpr double kNothing = 1e-14;  // entries of a J that is zero but for rounding: so is ρ's slope
+
+double BareInertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->M_rowadr[dof] + m->M_rownnz[dof] - 1]; }
+
+bool AnyNonzero(const mjtNum* x, int n) {
+  return std::any_of(x, x + n, [](mjtNum value) { return value != 0; });
+}
+
+bool IsTouched(const mjModel* m, const mjData* d, int dof, int count) {
+  bool touched = false;
+  for (int i = 0; i < d->nefc && !touched; i++) {
+    ForJacobianRow(m, d, i, [&](int j, double J) { touched = touched || (J != 0 && j >= dof && j < dof + count); });
+  }
+  return touched;
+}
+
+// gain or bias that is affine in length or velocity, with a slope that inputs change
+bool GainMovesMetric(const mjModel* m, int i) {
+  const mjtNum* gain = m->actuator_gainprm + mjNGAIN * i;
+  return m->actuator_gaintype[i] == mjGAIN_AFFINE && (gain[1] != 0 || gain[2] != 0);
+}
+
+}  // namespace
+
+// (H2) the engine gives a tendon no stiffness in M̂ exactly at its spring's rest length, but beside it: v' jumps
+std::string RestingTendon(const mjModel* m, const mjData* d) {
+  for (int k = 0; IsDiscrete(m) && k < d->nefmT; k++) {
+    const int t = d->efm_tid[k];
+    const mjtNum *range = SpringRange(m, d, t), *poly = m->tendon_stiffnesspoly + mjNPOLY * t;
+    const bool rests = d->ten_length[t] == range[0] || d->ten_length[t] == range[1];
+    if (rests && (m->tendon_stiffness[t] != 0 || !mju_isZero(poly, mjNPOLY))) {
+      return ElementName(m, mjOBJ_TENDON, t) + " is exactly at its spring's rest length";
+    }
+  }
+  return "";
+}
+
+Metric::Metric(const mjModel* model)
+    : axes_(model), J_(model->nv), x_(model->nv), slope_(model->nv), force_(model->nv) {}
+
+std::string Metric::Missing(const mjModel* m) {
+  for (int f = 0; f < m->nflex; f++) {
+    if (!m->flex_rigid[f]) return ElementName(m, mjOBJ_FLEX, f);
+  }
+  if (HasFluid(m)) return "drag";
+  if (m->flg_adhesion) return "adhesion";
+  if (m->opt.noslip_iterations > 0) return "a noslip pass";
+  if (m->nplastic > 0) return "springs that yield";
+  for (int j = 0; j < m->njnt; j++) {
+    if (AnyNonzero(m->jnt_stiffnesspoly + mjNPOLY * j, mjNPOLY)) return "spring of " + ElementName(m, mjOBJ_JOINT, j);
+  }
+  if (!HasLinearDamping(m)) return "damping that grows with velocity";
+  for (int t = 0; t < m->ntendon; t++) {
+    if (AnyNonzero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY) ||
+        AnyNonzero(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY) || m->tendon_actuatorid[t] != -1) {
+      return "spring or damper of " + ElementName(m, mjOBJ_TENDON, t);
+    }
+    if (m->tendon_armature[t] != 0 && !IsFixedTendon(m, t)) return "armature of " + ElementName(m, mjOBJ_TENDON, t);
+  }
+  for (int i = 0; i < m->nactuator; i++) {
+    const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
+    if ((gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE) || (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE) ||
+        GainMovesMetric(m, i) || IsServo(m, i)) {
+      return ElementName(m, mjOBJ_ACTUATOR, i);
+    }
+  }
+  return "";
+}
+
+void Metric::Add(Element element) {
+  if (element.dof.size() > 1) couplings_.push_back(element.dof);
+  element_.push_back(std::move(element));
+}
+
+std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons,
+                            const Actuation& actuation) {
+  element_.clear();
+  couplings_.clear();
+  scales_.clear();
+  has_mass_rate_ = false;
+  if (MayHaveHardest(d)) return "rows without softness";
+  if (std::string resting = RestingTendon(m, d); !resting.empty()) return resting;
+  for (int j = 0; j < m->njnt; j++) {
+    const int body = m->jnt_bodyid[j];
+    if (!IsStandaloneFreeBody(m, body) || IsTouched(m, d, m->jnt_dofadr[j], 6)) continue;
+    return "spin of " + ElementName(m, mjOBJ_BODY, body);
+  }
+  if (!d->efm_active) return "";
+  for (int k = 0; k < d->nefmT; k++) {
+    const int t = d->efm_tid[k], adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
+    Element element;
+    if (!IsFixedTendon(m, t)) element.moment = &tendons[t];
+    element.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
+    element.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
+    element.s = d->efm_ts[k];
+    element.kappa = d->efm_tk[k];
+    Add(std::move(element));
+  }
+  for (int k = 0; k < d->nefmA; k++) {
+    const int a = d->efm_aid[k], out = m->actuator_outadr[a], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
+    if (d->efm_as[k] == 0 && d->efm_ak[k] == 0) continue;
+    if (actuation.AnyDofClamped()) return "actuators beside a joint at its actuatorfrcrange";
+    Element element;
+    element.moment = actuation.moment(out).moment;
+    element.scale = actuation.moment(out).scale;
+    if (!element.moment && !HasConstantMoment(m, a)) return ElementName(m, mjOBJ_ACTUATOR, a);
+    element.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
+    element.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
+    element.s = d->efm_as[k];
+    element.kappa = d->efm_ak[k];
+    Add(std::move(element));
+  }
+  return "";
+}
+
+void Metric::AddForce(const mjModel* m, const mjData* d, const double* a, double* out) const {
+  if (!d->efm_active) return;
+  for (int i = 0; i < m->nv && d->efm_diag; i++) out[i] += d->efm_diag[i] * a[i];
+  for (int i = 0; i < m->nv && d->efm_ck; i++) out[i] += d->efm_ck[i] * d->qvel[i];
+  for (const Element& e : element_) {
+    double along = 0;
+    for (std::size_t k = 0; k < e.dof.size(); k++) along += e.J[k] * (e.s * a[e.dof[k]] + e.kappa * d->qvel[e.dof[k]]);
+    for (std::size_t k = 0; k < e.dof.size(); k++) out[e.dof[k]] += along * e.J[k];
+  }
+}
+
+bool Metric::AddDiagonal(const mjModel* m, const mjData* d, double* diagonal) const {
+  if (!couplings_.empty()) return false;
+  for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++) diagonal[i] += d->efm_diag[i];
+  for (const Element& e : element_) {
+    for (std::size_t k = 0; k < e.dof.size(); k++) diagonal[e.dof[k]] += e.s * e.J[k] * e.J[k];
+  }
+  return true;
+}
+
+void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const {
+  for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++)
+    H->diagonal(i) += PLANT("metric: joints", d->efm_diag[i]);
+  for (const Element& e : element_) {
+    const std::size_t n = e.dof.size();
+    for (std::size_t i = 0; i < n; i++) {
+      for (std::size_t j = 0; j < n; j++) {
+        if (e.dof[j] <= e.dof[i]) H->Add(e.dof[i], e.dof[j], PLANT("metric: along a moment", e.s * e.J[i] * e.J[j]));
+      }
+    }
+  }
+}
+
+// (I9)
+void Metric::AddColumns(const mjModel* m, const mjData* d, const double* a, Columns* R) const {
+  if (!d->efm_active) return;
+  const int nv = static_cast<int>(m->nv);
+  if (d->efm_ck) R->SubtractDiagonal(nv, d->efm_ck, nv, PLANT("metric: springs of joints", 1.0));
+  for (const Element& e : element_) {
+    const int n = static_cast<int>(e.dof.size());
+    const double kappa = PLANT("metric: springs along a moment", e.kappa);
+    for (int i = 0; i < n && kappa != 0; i++) {
+      for (int j = 0; j < n; j++) (*R)(e.dof[i], nv + e.dof[j]) -= kappa * e.J[i] * e.J[j];
+    }
+    if (!e.moment) continue;
+    const Moment& moment = *e.moment;
+    Eigen::VectorXd rate(moment.size());
+    double along = 0;
+    for (int k = 0; k < moment.size(); k++) {
+      rate[k] = e.s * a[moment.dof[k]] + e.kappa * d->qvel[moment.dof[k]];
+      along += e.scale * moment.J[k] * rate[k];
+    }
+    AddTurning(moment, PLANT("metric: turning force", -along * e.scale), nullptr, R);
+    const Eigen::VectorXd turned = PLANT("metric: turning moment", e.scale * (moment.G.transpose() * rate));
+    for (int i = 0; i < n; i++) {
+      for (int j = 0; j < moment.size(); j++) (*R)(e.dof[i], moment.dof[j]) -= e.J[i] * turned[j];
+    }
+  }
+}
+
+// (I10) M_kk moves with the dofs behind k: ∂M_kk/∂q_j = −2 (S_j × S_k)·(I_j S_k), I_j of all that j moves
+void Metric::FindDiagonalRates(const mjModel* m, const mjData* d) {
+  if (has_mass_rate_) return;
+  has_mass_rate_ = true;
+  const int nv = static_cast<int>(m->nv);
+  mass_rate_.setZero(nv, nv);
+  for (int j = 0; j < nv; j++) {
+    const Vec6 Sj = Vec6Map(d->cdof + 6 * j);
+    const Inertia behind = Inertia::From(d->crb + 10 * m->dof_bodyid[j]);
+    for (int k = m->dof_parentid[axes_.group[j]]; k >= 0; k = m->dof_parentid[k]) {
+      const Vec6 Sk = Vec6Map(d->cdof + 6 * k);
+      mass_rate_(k, j) = PLANT("metric: diagonal of M", -2 * CrossMotion(Sj, Sk).dot(behind * Sk));
+    }
+  }
+}
+
+// slope_ += ∂(J x) by q of a row at fixed x = x_
+void Metric::AddRowTurning(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint,
+                           const TendonMoments& tendons, int row) {
+  const int type = d->efc_type[row], id = d->efc_id[row];
+  const auto turn = [&](const Moment& moment, double scale, double scale_slope) {
+    double along = 0;
+    for (int k = 0; k < moment.size(); k++) along += moment.J[k] * x_[moment.dof[k]];
+    for (int j = 0; j < moment.size(); j++) {
+      double sum = scale_slope * along * moment.length[j];
+      for (int k = 0; k < moment.size(); k++) sum += scale * x_[moment.dof[k]] * moment.G(k, j);
+      slope_[moment.dof[j]] += PLANT("metric: tendon row", sum);
+    }
+  };
+  switch (type) {
+    case mjCNSTR_FRICTION_DOF: return;
+    case mjCNSTR_LIMIT_JOINT: {
+      if (m->jnt_type[id] != mjJNT_BALL) return;
+      const int dof = m->jnt_dofadr[id];
+      Vec3 axis;
+      const Mat3 G = ConstraintDerivative::BallAxisSlope(m, d, id, &axis);
+      for (int j = 0; j < 3; j++) slope_[dof + j] -= PLANT("metric: ball limit", x_.segment<3>(dof).dot(G.col(j)));
+      return;
+    }
+    case mjCNSTR_FRICTION_TENDON:
+    case mjCNSTR_LIMIT_TENDON:
+      if (!IsFixedTendon(m, id)) {
+        // J is the moment or its opposite
+        const Moment& moment = tendons[id];
+        double along = 0;
+        ForJacobianRow(m, d, row, [&](int j, double J) {
+          for (int k = 0; k < moment.size(); k++) along += moment.dof[k] == j ? moment.J[k] * J : 0;
+        });
+        turn(moment, along < 0 ? -1 : 1, 0);
+      }
+      return;
+    case mjCNSTR_EQUALITY: {
+      const int second = m->eq_obj2id[id];
+      if (m->eq_type[id] == mjEQ_JOINT) {
+        if (second < 0) return;
+        const mjtNum* poly = m->eq_data + mjNEQDATA * id;
+        const int address = m->jnt_qposadr[second], dof = m->jnt_dofadr[second];
+        const double x = d->qpos[address] - m->qpos0[address];
+        slope_[dof] -=
+            PLANT("metric: joint equality", x_[dof] * (2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x));
+        return;
+      }
+      for (int side = 0; side < 2; side++) {
+        const int t = side == 0 ? m->eq_obj1id[id] : second;
+        if (t < 0) continue;
+        const TendonShare share = EqualityShare(m, d, id, side);
+        if (!IsFixedTendon(m, t) || share.slope != 0) turn(tendons[t], share.scale, share.slope);
+      }
+      return;
+    }
+    default: {
+      const mjContact& contact = d->contact[id];
+      const bool pyramid = type == mjCNSTR_CONTACT_PYRAMIDAL;
+      const ContactJacobian rows(m, d, axes_, contact, *constraint.contact_motion(id), pyramid ? 2 : 1);
+      for (std::size_t n = 0; n < rows.dof.size(); n++) {
+        for (std::size_t k = 0; k < rows.turner.size(); k++) {
+          double sum = rows.turn[0](n, k);
+          if (pyramid) sum += contact.friction[0] * rows.turn[1](n, k);
+          slope_[rows.turner[k]] += PLANT("metric: contact row", x_[rows.dof[n]] * sum);
+        }
+      }
+      return;
+    }
+  }
+}
+
+// (I10) D goes as 1/ρ, ρ = Σ J²/M̂_kk / Σ J²/M_kk over the first row of a contact, or the row itself
+void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint,
+                           const TendonMoments& tendons) {
+  scales_.clear();
+  if (!d->efm_active || !d->efm_sdiag || !AnyNonzero(d->efm_sdiag, static_cast<int>(m->nv))) return;
+  const int nv = static_cast<int>(m->nv);
+  for (int row = 0, count; row < d->nefc; row += count) {
+    const int type = d->efc_type[row];
+    count = type < mjCNSTR_CONTACT_FRICTIONLESS ? 1 : RowCount(d, d->contact[d->efc_id[row]]);
+    if (type == mjCNSTR_EQUALITY && IsBodyEquality(m, d->efc_id[row])) continue;
+    if (type >= mjCNSTR_CONTACT_FRICTIONLESS && !constraint.contact_motion(d->efc_id[row])) continue;
+    if (type < mjCNSTR_CONTACT_FRICTIONLESS && constraint.remainder()[row]) continue;
+
+    // their forces, as far as D makes them
+    force_.setZero();
+    bool any = false;
+    for (int i = row; i < row + count; i++) {
+      const int state = d->efc_state[i];
+      if ((state != mjCNSTRSTATE_QUADRATIC && state != mjCNSTRSTATE_CONE) || d->efc_force[i] == 0) continue;
+      any = true;
+      ForJacobianRow(m, d, i, [&](int j, double J) { force_[j] += J * d->efc_force[i]; });
+    }
+    if (!any || IsHardest(d, row)) continue;
+
+    double bare = 0, effective = 0;
+    J_.setZero();
+    ForJacobianRow(m, d, row, [&](int k, double J) {
+      J_[k] = J;
+      const double M = BareInertia(m, d, k);
+      bare += J * J / M;
+      effective += J * J / (M + d->efm_sdiag[k]);
+    });
+    if (bare == effective || J_.lpNorm<Eigen::Infinity>() < kNothing) continue;
+    FindDiagonalRates(m, d);
+    slope_.setZero();
+    x_.setZero();
+    VectorXd added = VectorXd::Zero(nv);  // ∂ ln ρ by M̂_kk − M_kk
+    for (int k = 0; k < nv; k++) {
+      if (J_[k] == 0) continue;
+      const double M = BareInertia(m, d, k), all = M + d->efm_sdiag[k], J2 = J_[k] * J_[k];
+      x_[k] = 2 * J_[k] * (1 / (all * effective) - 1 / (M * bare));
+      added[k] = -J2 / (all * all * effective);
+      slope_ += (added[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
+    }
+    for (const Element& e : element_) {
+      if (!e.moment) continue;
+      for (int k = 0; k < e.moment->size(); k++) {
+        const double by_J = added[e.moment->dof[k]] * 2 * e.s * e.scale * e.scale * e.moment->J[k];
+        for (int j = 0; j < e.moment->size() && by_J != 0; j++)
+          slope_[e.moment->dof[j]] += PLANT("metric: moving diagonal", by_J * e.moment->G(k, j));
+      }
+    }
+    AddRowTurning(m, d, constraint, tendons, row);
+
+    Scale& scale = scales_.emplace_back();
+    for (int k = 0; k < nv; k++) {
+      if (force_[k] != 0) scale.dof.push_back(k), scale.force.push_back(force_[k]);
+      if (slope_[k] != 0) scale.turner.push_back(k), scale.slope.push_back(slope_[k]);
+    }
+  }
+}
+
+void Metric::AddRows(Columns* R) const {
+  for (const Scale& scale : scales_) {
+    for (std::size_t i = 0; i < scale.dof.size(); i++) {
+      for (std::size_t j = 0; j < scale.turner.size(); j++)
+        (*R)(scale.dof[i], scale.turner[j]) -= scale.force[i] * scale.slope[j];
+    }
+  }
+}
+
+}  // namespace costate

@@ -1,0 +1,84 @@
+// What the discrete integrator adds to M and to its rows: M̂ − M, its shift, and how hard rows get with it. (I8)–(I10) and
+// (C23) of README.md.
+#ifndef COSTATE_DERIVATIVE_METRIC_H_
+#define COSTATE_DERIVATIVE_METRIC_H_
+
+#include <mujoco/mujoco.h>
+
+#include <Eigen/Core>
+#include <string>
+#include <vector>
+
+#include "derivative/actuation.h"
+#include "derivative/columns.h"
+#include "derivative/constraint.h"
+#include "derivative/contact_jacobian.h"
+#include "derivative/spatial_tendon.h"
+#include "derivative/tree_solver.h"
+
+namespace costate {
+
+/// (H2) The tendon that has no derivative under the discrete integrator at this point, and why: the engine gives it no
+/// stiffness in M̂ exactly at its spring's rest length, but beside it; v' jumps there. "" if there is none.
+std::string RestingTendon(const mjModel* model, const mjData* data);
+
+class Metric {
+ public:
+  explicit Metric(const mjModel* model);
+
+  /// "" if M̂ is known in closed form, else what is not: by the model alone, and at a point.
+  static std::string Missing(const mjModel* model);
+  /// Takes the numbers of the point. @pre `data` is after the actuation stage and has its rows.
+  std::string Compute(const mjModel* model, const mjData* data, const TendonMoments& tendons,
+                      const Actuation& actuation);
+
+  /// out += (M̂ − M) a − shift.
+  void AddForce(const mjModel* model, const mjData* data, const double* a, double* out) const;
+
+  /// Adds M̂ − M to the diagonal of H. @return false when it couples dofs.
+  bool AddDiagonal(const mjModel* model, const mjData* data, double* diagonal) const;
+  /// The sets of dofs that it couples, for ConstraintDerivative::DeclareCouplings.
+  const std::vector<std::vector<int>>& couplings() const { return couplings_; }
+  void AddHessian(const mjModel* model, const mjData* data, TreeSolver* H) const;
+
+  /// R −= ∂((M̂ − M) a − shift).
+  void AddColumns(const mjModel* model, const mjData* data, const double* a, Columns* R) const;
+
+  /// Do forces of rows follow M̂'s diagonal, (I10)? @pre LinearizeRows.
+  bool ScalesRows() const { return !scales_.empty(); }
+  /// How hard the rows with closed form get as q moves. @pre constraint.Linearize.
+  void LinearizeRows(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint,
+                     const TendonMoments& tendons);
+  /// R += ∂(Jᵀ f) as D moves with it.
+  void AddRows(Columns* R) const;
+
+ private:
+  // s J a + κ J v along J: of a tendon or an actuator
+  struct Element {
+    std::vector<int> dof;
+    Eigen::VectorXd J;
+    const Moment* moment = nullptr;  // J = scale moment->J; null: constant
+    double scale = 1, s = 0, kappa = 0;
+  };
+  // dD = −D (slope·dq) of rows whose forces sum up to Jᵀ f
+  struct Scale {
+    std::vector<int> dof, turner;
+    std::vector<double> force, slope;
+  };
+  void Add(Element element);
+  void FindDiagonalRates(const mjModel* model, const mjData* data);
+  void AddRowTurning(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint,
+                     const TendonMoments& tendons, int row);
+
+  AxisGroups axes_;
+  std::vector<Element> element_;
+  std::vector<std::vector<int>> couplings_;
+  std::vector<Scale> scales_;
+  RowMatrix mass_rate_;  // ∂M_kk/∂q_j, (k, j)
+  bool has_mass_rate_ = false;
+  Eigen::VectorXd J_, x_, slope_, force_;
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_METRIC_H_

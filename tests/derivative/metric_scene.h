@@ -1,0 +1,46 @@
+// An arm with all that the discrete integrator's metric reads, and rows of every kind that it scales.
+#ifndef COSTATE_TESTS_DERIVATIVE_METRIC_SCENE_H_
+#define COSTATE_TESTS_DERIVATIVE_METRIC_SCENE_H_
+
+#include <string>
+
+namespace costate {
+
+/// Springs, dampers and servos on joints and along tendons that move; limits, dry friction, equalities, and contacts of
+/// the arm's tip with the floor and with a cart that moves itself.
+inline std::string MetricScene(const std::string& cone, int condim) {
+  const std::string contact =
+      " condim='" + std::to_string(condim) + "' friction='.8 .03 .01' solimp='.3 .95 .2' margin='.02'";
+  return R"(<mujoco><option timestep='0.004' integrator='discrete' cone=')" + cone + R"('/>
+  <default><geom contype='0' conaffinity='0'/><default class='touch'><geom contype='1' conaffinity='1')" +
+         contact + R"(/></default></default>
+  <worldbody>
+    <geom class='touch' type='plane' size='2 2 .1'/><site name='post' pos='.2 .3 .6'/>
+    <body pos='0 0 .45'>
+      <joint name='a' axis='0 1 .2' damping='.3' stiffness='2' range='-.05 .05' limited='true' frictionloss='.1' solimplimit='.4 .95 .5'/>
+      <geom type='capsule' fromto='0 0 0 .3 0 -.05' size='.03' mass='1'/>
+      <body pos='.3 0 -.05'>
+        <joint name='ball' type='ball' damping='.05' stiffness='3' armature='.01' range='0 .05' limited='true' solimplimit='.4 .95 .5'/>
+        <geom type='capsule' fromto='0 0 0 .1 .1 -.2' size='.03' mass='.5'/><site name='s' pos='.05 .1 0'/>
+        <body pos='.1 .1 -.2'><joint name='b' axis='1 0 .3' damping='.1' armature='.005'/>
+          <geom class='touch' size='.1' pos='0 .02 -.12' mass='.3'/><site name='t' pos='0 0 -.05'/></body></body></body>
+    <body pos='.55 .1 .1'><joint name='x' type='slide' axis='1 0 0' damping='4' stiffness='20'/><joint name='c' axis='0 .3 1' damping='.1'/>
+      <geom class='touch' size='.09' pos='.01 .02 0' mass='.6'/><geom type='box' size='.1 .05 .02' pos='0 .1 0' mass='.3'/></body>
+  </worldbody>
+  <tendon>
+    <fixed name='fixed' stiffness='30' damping='2' springlength='-.02 .01' limited='true' range='-.01 .01' frictionloss='.2'>
+      <joint joint='a' coef='1'/><joint joint='b' coef='-.5'/></fixed>
+    <spatial name='spatial' stiffness='10' damping='1' springlength='.1' limited='true' range='0 .3' frictionloss='.2'>
+      <site site='s'/><site site='post'/></spatial>
+    <spatial name='pulled'><site site='t'/><site site='post'/></spatial>
+  </tendon>
+  <equality><joint joint1='x' joint2='c' polycoef='0 .05 .1 .02 0' solimp='.5 .9 .5'/>
+    <tendon tendon1='fixed' tendon2='pulled' polycoef='0 .1 .2 0 0' solimp='.5 .9 .5'/></equality>
+  <actuator><position joint='b' kp='20' kv='1'/><position tendon='pulled' kp='40' kv='3'/><velocity joint='c' kv='.4'/>
+    <general joint='a' dyntype='filter' dynprm='.05' gainprm='15' biastype='affine' biasprm='0 -15 -1' forcerange='-3 3'/></actuator>
+</mujoco>)";
+}
+
+}  // namespace costate
+
+#endif  // COSTATE_TESTS_DERIVATIVE_METRIC_SCENE_H_

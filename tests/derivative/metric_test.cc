@@ -1,0 +1,166 @@
+#include <costate/derivative.h>
+#include <costate/model.h>
+#include <costate/parameter.h>
+#include <costate/state.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "derivative/analytic.h"
+#include "derivative/metric_scene.h"
+#include "support/engine_test.h"
+#include "support/random_state.h"
+
+namespace costate {
+namespace {
+
+using MetricTest = support::EngineTest;
+
+double Apart(const MatrixXd& X, const MatrixXd& Y) {
+  return X.size() ? (X - Y).cwiseAbs().maxCoeff() / std::max(1e-300, Y.cwiseAbs().maxCoeff()) : 0;
+}
+
+// at a random state whose rows act, with the scene's own options changed by `change`
+void ExpectClosed(const mjModel* m, unsigned seed, int* rows, int* contacts) {
+  const DataPtr data = MakeData(m);
+  SetState(m, data.get(), support::RandomState(m, seed, {.position = 0.12, .velocity = 1, .inside_limits = false}));
+  const VectorXd x = GetState(m, data.get()), u = support::RandomControl(m, seed);
+  mju_copy(data->ctrl, u.data(), static_cast<int>(m->nu));
+  mj_forward(m, data.get());
+  *rows += data->nefc;
+  *contacts += data->ncon;
+
+  Linearizer one(m), two(m, {.level = Level::kResidual});
+  StepDerivative closed, differenced;
+  one.Linearize(x, u, &closed);
+  two.Linearize(x, u, &differenced);
+  ASSERT_EQ(closed.status, StepStatus::kOk);
+  for (const TermCoverage& term : closed.coverage.terms) EXPECT_EQ(term.level, Level::kAnalytic) << term.reason;
+  EXPECT_LT(Apart(closed.A, differenced.A), 1e-9);
+  EXPECT_LT(Apart(closed.B, differenced.B), 1e-9);
+
+  // rows alone are differenced with the metric that actuators make
+  TermSwitch rows_alone;
+  rows_alone.constraint = true;
+  AnalyticBackend backend(m, false, rows_alone);
+  const DataPtr work = MakeData(m);
+  mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
+  std::string missing;
+  StepDerivative mixed;
+  ASSERT_TRUE(backend.Linearize(m, work.get(), false, &mixed, &missing)) << missing;
+  EXPECT_LT(Apart(mixed.A, differenced.A), 1e-9);
+
+  // products are theirs, and so is what follows a forward: as far as both find the same acceleration
+  support::Random random(seed);
+  const VectorXd lambda = random.Vector(static_cast<int>(closed.A.rows())),
+                 dx = random.Vector(static_cast<int>(closed.A.cols())), du = random.Vector(static_cast<int>(m->nu));
+  StepVjp vjp;
+  one.Vjp(x, u, lambda, &vjp);
+  EXPECT_LT(Apart(vjp.x, closed.A.transpose() * lambda), 1e-9);
+  EXPECT_LT(Apart(vjp.u, closed.B.transpose() * lambda), 1e-9);
+  StepJvp jvp;
+  one.Jvp(x, u, dx, du, &jvp);
+  EXPECT_LT(Apart(jvp.dx, closed.A * dx + closed.B * du), 1e-9);
+  StepDerivative after;
+  one.LinearizeAfterForward(data.get(), &after);
+  EXPECT_LT(Apart(after.A, closed.A), 1e-9);
+}
+
+// (I9), (I10), (C23): springs, dampers and servos of joints and along tendons, and every kind of row that the metric
+// scales, under both cones, with impedances that bend and with springs that a step does not resolve
+TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
+  int rows = 0, contacts = 0;
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (const int condim : {1, 3, 4, 6}) {
+      for (const double timestep : {0.004, 0.03}) {
+        for (unsigned seed = 1; seed <= 3; seed++) {
+          SCOPED_TRACE(std::string(cone) + " " + std::to_string(condim) + ", step " + std::to_string(timestep) +
+                       ", seed " + std::to_string(seed));
+          const ModelPtr model = LoadModelFromString(MetricScene(cone, condim));
+          model->opt.timestep = timestep;
+          ExpectClosed(model.get(), seed, &rows, &contacts);
+        }
+      }
+    }
+  }
+  EXPECT_GT(rows, 48 * 10);
+  EXPECT_GT(contacts, 30);
+}
+
+// Without springs and dampers M̂ is M, and rows alone are the step's own.
+TEST_F(MetricTest, RowsAreTheStepsWithoutAnythingInTheMetric) {
+  int rows = 0, contacts = 0;
+  for (unsigned seed = 1; seed <= 3; seed++) {
+    SCOPED_TRACE(seed);
+    const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
+    model->opt.disableflags |= mjDSBL_SPRING | mjDSBL_DAMPER | mjDSBL_ACTUATION;
+    ExpectClosed(model.get(), seed, &rows, &contacts);
+  }
+  EXPECT_GT(rows, 0);
+}
+
+// Damping, stiffness, armature and mass are in M̂ and, through it, in every row.
+TEST_F(MetricTest, ParametersOfTheMetricAreThoseOfWholeSteps) {
+  const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
+  const ParameterSet set(model.get(), {"joint:a/damping", "joint:a/stiffness", "joint:b/armature",
+                                       "joint:a/frictionloss", "joint:x/stiffness", "tendon:spatial/stiffness"});
+  const DataPtr data = MakeData(model.get());
+  SetState(model.get(), data.get(),
+           support::RandomState(model.get(), 2, {.position = 0.12, .velocity = 1, .inside_limits = false}));
+  const VectorXd x = GetState(model.get(), data.get()), u = support::RandomControl(model.get(), 2);
+  StepDerivative best, whole;
+  Linearizer one(set.model()), three(set.model(), {.level = Level::kStep});
+  one.SetParameters(&set);
+  three.SetParameters(&set);
+  one.Linearize(x, u, &best);
+  three.Linearize(x, u, &whole);
+  ASSERT_EQ(best.P.cols(), set.size());
+  for (int k = 0; k < best.P.cols(); k++)
+    EXPECT_LT(Apart(best.P.col(k), whole.P.col(k)), 1e-6) << set.Names()[static_cast<std::size_t>(k)];
+  const VectorXd lambda = support::Random(3).Vector(static_cast<int>(x.size() ? best.A.rows() : 0));
+  StepVjp vjp;
+  one.Vjp(x, u, lambda, &vjp);
+  EXPECT_LT(Apart(vjp.theta, best.P.transpose() * lambda), 1e-9);
+}
+
+// The engine solves a free body in flight apart, with its gyroscopic forces: that has no closed form, and says so.
+TEST_F(MetricTest, AFreeBodyInFlightIsDifferenced) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="discrete"/><worldbody>
+    <geom type="plane" size="1 1 .1"/><body name="box"><freejoint/><geom type="box" size=".1 .2 .05"/></body></worldbody></mujoco>)");
+  for (const double height : {1.0, 0.049}) {
+    SCOPED_TRACE(height);
+    const DataPtr data = MakeData(model.get());
+    data->qpos[2] = height;
+    const double velocity[6] = {.1, .2, .3, 1, 2, 3};
+    std::copy_n(velocity, 6, data->qvel);
+    const StepDerivative step = Linearize(model.get(), data.get());
+    EXPECT_EQ(step.coverage.Worst(), height == 1 ? Level::kResidual : Level::kAnalytic);
+    if (height == 1) {
+      EXPECT_NE(step.coverage.terms[0].reason.find("spin of box"), std::string::npos) << step.coverage.terms[0].reason;
+    }
+    const StepDerivative differenced = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+    EXPECT_LT(Apart(step.A, differenced.A), 1e-9);
+  }
+}
+
+// Forces of rows follow M̂'s diagonal, which contacts alone do not tell: touch sensors are differenced, and right.
+TEST_F(MetricTest, SensorsOfForcesFollowTheMetric) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option integrator="discrete" timestep=".004"/><worldbody>
+    <geom type="plane" size="1 1 .1"/>
+    <body pos="0 0 .3"><joint axis="0 1 0" damping=".4" stiffness="3"/><geom type="capsule" fromto="0 0 0 .2 0 -.05" size=".02" contype="0"/>
+      <body pos=".2 0 -.05"><joint axis="0 1 0" damping=".2"/><geom size=".06" pos=".05 0 -.192"/><site name="s" pos=".05 0 -.192" size=".07"/></body></body>
+    </worldbody><sensor><touch site="s"/><force site="s"/><accelerometer site="s"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  data->qvel[0] = 0.3;
+  mj_forward(model.get(), data.get());
+  ASSERT_GT(data->sensordata[0], 0);
+  const StepDerivative step = Linearize(model.get(), data.get()),
+                       differenced = Linearize(model.get(), data.get(), {.level = Level::kResidual}),
+                       whole = Linearize(model.get(), data.get(), {.level = Level::kStep});
+  EXPECT_LT(Apart(step.C, differenced.C), 1e-8);
+  EXPECT_LT(Apart(step.C, whole.C), 1e-6);
+}
+
+}  // namespace
+}  // namespace costate
