@@ -76,6 +76,20 @@ std::string RangeText(const mjtNum* range) {
   return range != nullptr ? fmt::format("[{:g}, {:g}]", range[0], range[1]) : "free";
 }
 
+// ranges as the engine has them: an angle in degrees that was read as radians shows here
+void PrintJointRanges(const mjModel* model) {
+  constexpr int kShown = 40;
+  int shown = 0;
+  for (int j = 0; j < model->njnt; ++j) {
+    if (!model->jnt_limited[j]) continue;
+    if (shown == 0) fmt::print("{:<{}}{:<32} {:>18}\n", "limits", kIndent, "joint", "range (m or rad)");
+    if (++shown > kShown) continue;
+    fmt::print("{:<{}}{:<32} {:>18}\n", "", kIndent, ElementName(model, mjOBJ_JOINT, j),
+               RangeText(model->jnt_range + 2 * j));
+  }
+  if (shown > kShown) fmt::print("{:<{}}… and {} more\n", "", kIndent, shown - kShown);
+}
+
 void PrintActuators(const mjModel* model) {
   if (model->nactuator == 0) {
     PrintRow("actuators", "none: there is nothing to control");
@@ -181,6 +195,7 @@ int RunInfo(const std::string& file) {
   const ModelPtr model = LoadModel(file, &warnings);
   fmt::print("model '{}' ({})\n", ModelName(model.get()), file);
   PrintContents(model.get());
+  PrintJointRanges(model.get());
   PrintActuators(model.get());
   PrintNamed(model.get(), "sensors", mjOBJ_SENSOR);
   PrintNamed(model.get(), "keyframes", mjOBJ_KEY);

@@ -153,8 +153,9 @@ void PrintDiagnostics(const mjModel* m, const Trajectory& trajectory, const std:
   if (m->nu > 0) {
     const auto saturated = std::count_if(diagnostics.begin(), diagnostics.end() - 1,
                                          [](const KnotDiagnostics& knot) { return knot.saturated_actuators > 0; });
-    fmt::print("  actuators     {} at a limit at {} of {} knots\n", saturated > 0 ? "some" : "none", saturated,
-               trajectory.N());
+    fmt::print("  actuators     {}\n",
+               saturated == 0 ? "none at a limit"
+                              : fmt::format("some at a limit at {} of {} knots", saturated, trajectory.N()));
   }
 }
 

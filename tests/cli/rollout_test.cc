@@ -21,7 +21,7 @@ TEST(CliRollout, SimulatesAndJudgesInWords) {
   EXPECT_TRUE(Has(result.out, "pendulum: nq 1, nv 1, na 0, nu 1, ns 0, 250 steps of 2 ms (0.5 s), Euler"));
   EXPECT_TRUE(Has(result.out, "energy "));
   EXPECT_TRUE(Has(result.out, "contacts      none"));
-  EXPECT_TRUE(Has(result.out, "actuators     none at a limit at 0 of 250 knots"));
+  EXPECT_TRUE(Has(result.out, "actuators     none at a limit\n"));
   EXPECT_EQ(result.err, "");
 }
 

@@ -366,6 +366,50 @@ TEST(Curvature, WorksWhereTermsAreDifferenced) {
   ExpectHessian(m, SquareLoss(m.model.get(), 0), 1e-4, 1e-5, 1e-2, Level::kStep);
 }
 
+// A rope on a floor, of differenced rows: how its motion bends is the same whether a parameter without effect there is
+// in the set or not. What that adds is noise, and noise of one part says nothing of the other.
+TEST(Curvature, OfStatesIsNotThatOfParameters) {
+  ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.002" tolerance="0" iterations="300"/><worldbody>
+    <geom type="plane" size="5 5 .1" friction="0.7"/>
+    <flexcomp name="r" type="grid" dim="1" count="6 1 1" spacing=".08 .1 .1" pos="0 0 .05" euler="0 17 6" radius=".015" mass=".1">
+      <edge equality="true" solref="0.01 1"/><contact selfcollide="none" condim="4"/></flexcomp></worldbody></mujoco>)");
+  DataPtr data = MakeData(model.get());
+  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.1 * std::sin(1 + 2 * i);
+  for (int k = 0; k < 150; k++) mj_step(model.get(), data.get());
+  const VectorXd x0 = GetState(model.get(), data.get()), context = GetContext(model.get(), data.get());
+  const int ndx = 2 * static_cast<int>(model->nv), N = 10;
+  MatrixXd slopes = MatrixXd::Zero(ndx, N + 1);
+  RolloutDirection direction;
+  direction.x0.resize(ndx);
+  direction.U = MatrixXd::Zero(0, N);
+  for (int i = 0; i < ndx; i++) {
+    slopes(i, N) = std::sin(2.0 + 3 * i);
+    direction.x0[i] = std::cos(1.0 + 5 * i) * (i < model->nv ? 0.01 : 0.1);
+  }
+  const KnownSlopes loss(slopes, MatrixXd(), MatrixXd());
+  Simulator simulator(model.get(), context, 1, 1);
+  Trajectory trajectory;
+  simulator.Rollout(x0, direction.U, &trajectory);
+
+  CurvatureProduct alone, beside;
+  Curvature without(model.get(), context);
+  without.SetPoint(trajectory, loss);
+  without.Hessian(direction, &alone);
+  ASSERT_GT(alone.product.x0.norm(), 1);
+  EXPECT_TRUE(alone.left_out.empty());
+  for (const char* name : {"joint:2/dampingpoly[1]", "joint:3/dampingpoly[1]", "joint:4/dampingpoly[1]"}) {
+    SCOPED_TRACE(name);
+    const ParameterSet set(model.get(), {name});
+    CurvatureOptions options;
+    options.parameters = &set;
+    Curvature with(set.model(), context);
+    with.SetPoint(trajectory, loss, options);
+    direction.theta = VectorXd::Zero(1);
+    with.Hessian(direction, &beside);
+    EXPECT_LT((beside.product.x0 - alone.product.x0).norm(), 1e-6 * alone.product.x0.norm());
+  }
+}
+
 // The impedance of a ball on the floor bends within 0.2 mm: products over one nudge of 0.03 mm, differenced ones, are
 // off by 3e-3, and over one of 0.3 µm, exact ones, by 1e-6
 TEST(Curvature, FollowsTermsThatBend) {
