@@ -373,6 +373,7 @@ bool WarnOfSlowDerivatives(const Task& task) {
   if (!(seconds > kLong)) return false;
   const mjModel* m = task.model.get();
   std::string remedy = "--derivative-every 4 interpolates between knots";
+  if (!why.empty()) remedy += ", --derivative step is faster and less exact";
   if (task.substeps > 1) remedy += fmt::format(", fewer steps a control (now {}) are fewer derivatives", task.substeps);
   if (m->opt.integrator == mjINT_DISCRETE)
     remedy += m->nflex > 0 ? ", so is a flex of fewer vertices" : ", integrator=\"implicitfast\" has a closed form";

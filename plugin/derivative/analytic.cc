@@ -72,7 +72,6 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       articulated_solver_(model),
       H_(model->dof_parentid, static_cast<int>(model->nv), FindWaist(model)),
       state_(PresentState(model, mjSTATE_INTEGRATION)) {
-  if (IsDiscrete(model)) metric_ = std::make_unique<Metric>(model);
   if (differenced.constraint) constraint_.LeaveAll(kSwitched);
   differenced_.metric = false;
 }
@@ -119,6 +118,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   out->coverage.terms.clear();
   out->status = StepStatus::kOk;
   at_residual_ = hessian_done_ = false;
+  FollowIntegrator(m);
   const bool search = !UsesNoslip(m) && !metric_ && HasOwnHessian(m);
   if (search && !point_.Start(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
   const bool found = search && (d->nefc == 0 || FindMinimum(m, d, products));
@@ -320,6 +320,12 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
   differenced_.actuation = !closed_actuation_;
   differenced_.integrator = !closed_integrator_;
   return missing->empty() || !strict_;
+}
+
+// the caller may have given the model another integrator
+void AnalyticBackend::FollowIntegrator(const mjModel* m) {
+  if (IsDiscrete(m) == (metric_ != nullptr)) return;
+  metric_ = IsDiscrete(m) ? std::make_unique<Metric>(m) : nullptr;
 }
 
 // M̂ at the point

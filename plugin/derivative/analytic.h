@@ -94,6 +94,7 @@ class AnalyticBackend final : public Backend {
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
+  void FollowIntegrator(const mjModel* model);
   bool PrepareMetric(const mjModel* model, const mjData* data, const std::string& tendons, const std::string& actuators,
                      std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;

@@ -43,7 +43,7 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
                                        std::string* missing) {
   *missing = InverseRefusal(m);
   if (missing->empty()) *missing = ArmatureMissing(m);
-  if (missing->empty() && metric_) *missing = "integrator discrete: inverse dynamics";
+  if (missing->empty() && IsDiscrete(m)) *missing = "integrator discrete: inverse dynamics";
   if (missing->empty() && smoothing_ > 0) *missing = "smoothing: inverse dynamics";
   if (!missing->empty()) return false;
   out->coverage.terms.clear();

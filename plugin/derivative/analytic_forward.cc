@@ -61,6 +61,7 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   out->status = StepStatus::kOk;
   hessian_done_ = false;
   if (!Equilibrium::AcceptsForces(m, d)) forward_results_.SaveNumbers(d, nv);
+  FollowIntegrator(m);
   if (metric_) {
     const std::string tendons = tendons_.Compute(m, d), actuators = actuation_.Missing(m);
     if (tendons.empty() && actuators.empty()) actuation_.Compute(m, d, tendons_);

@@ -23,10 +23,6 @@ constexpr double kNothing = 1e-14;  // entries of a J that is zero but for round
 
 double BareInertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->M_rowadr[dof] + m->M_rownnz[dof] - 1]; }
 
-bool AnyNonzero(const mjtNum* x, int n) {
-  return std::any_of(x, x + n, [](mjtNum value) { return value != 0; });
-}
-
 bool IsTouched(const mjModel* m, const mjData* d, int dof, int count) {
   bool touched = false;
   for (int i = 0; i < d->nefc && !touched; i++) {
@@ -57,23 +53,23 @@ std::string RestingTendon(const mjModel* m, const mjData* d) {
 }
 
 Metric::Metric(const mjModel* model)
-    : axes_(model), J_(model->nv), x_(model->nv), slope_(model->nv), force_(model->nv) {}
+    : axes_(model), J_(model->nv), x_(model->nv), slope_(model->nv), added_(model->nv), force_(model->nv) {}
 
 std::string Metric::Missing(const mjModel* m) {
   for (int f = 0; f < m->nflex; f++) {
-    if (!m->flex_rigid[f]) return ElementName(m, mjOBJ_FLEX, f);
+    if (!m->flex_rigid[f]) return "elasticity of " + ElementName(m, mjOBJ_FLEX, f);
   }
   if (HasFluid(m)) return "drag";
   if (m->flg_adhesion) return "adhesion";
   if (m->opt.noslip_iterations > 0) return "a noslip pass";
   if (m->nplastic > 0) return "springs that yield";
   for (int j = 0; j < m->njnt; j++) {
-    if (AnyNonzero(m->jnt_stiffnesspoly + mjNPOLY * j, mjNPOLY)) return "spring of " + ElementName(m, mjOBJ_JOINT, j);
+    if (!AreZero(m->jnt_stiffnesspoly + mjNPOLY * j, mjNPOLY)) return "spring of " + ElementName(m, mjOBJ_JOINT, j);
   }
   if (!HasLinearDamping(m)) return "damping that grows with velocity";
   for (int t = 0; t < m->ntendon; t++) {
-    if (AnyNonzero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY) ||
-        AnyNonzero(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY) || m->tendon_actuatorid[t] != -1) {
+    if (!AreZero(m->tendon_stiffnesspoly + mjNPOLY * t, mjNPOLY) ||
+        !AreZero(m->tendon_dampingpoly + mjNPOLY * t, mjNPOLY) || m->tendon_actuatorid[t] != -1) {
       return "spring or damper of " + ElementName(m, mjOBJ_TENDON, t);
     }
     if (m->tendon_armature[t] != 0 && !IsFixedTendon(m, t)) return "armature of " + ElementName(m, mjOBJ_TENDON, t);
@@ -82,7 +78,7 @@ std::string Metric::Missing(const mjModel* m) {
     const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
     if ((gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE) || (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE) ||
         GainMovesMetric(m, i) || IsServo(m, i)) {
-      return ElementName(m, mjOBJ_ACTUATOR, i);
+      return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, i);
     }
   }
   return "";
@@ -124,7 +120,7 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
     Element element;
     element.moment = actuation.moment(out).moment;
     element.scale = actuation.moment(out).scale;
-    if (!element.moment && !HasConstantMoment(m, a)) return ElementName(m, mjOBJ_ACTUATOR, a);
+    if (!element.moment && !HasConstantMoment(m, a)) return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, a);
     element.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
     element.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
     element.s = d->efm_as[k];
@@ -284,7 +280,7 @@ void Metric::AddRowTurning(const mjModel* m, const mjData* d, const ConstraintDe
 void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint,
                            const TendonMoments& tendons) {
   scales_.clear();
-  if (!d->efm_active || !d->efm_sdiag || !AnyNonzero(d->efm_sdiag, static_cast<int>(m->nv))) return;
+  if (!d->efm_active || !d->efm_sdiag || AreZero(d->efm_sdiag, m->nv)) return;
   const int nv = static_cast<int>(m->nv);
   for (int row = 0, count; row < d->nefc; row += count) {
     const int type = d->efc_type[row];
@@ -316,18 +312,18 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     FindDiagonalRates(m, d);
     slope_.setZero();
     x_.setZero();
-    VectorXd added = VectorXd::Zero(nv);  // ∂ ln ρ by M̂_kk − M_kk
+    added_.setZero();
     for (int k = 0; k < nv; k++) {
       if (J_[k] == 0) continue;
       const double M = BareInertia(m, d, k), all = M + d->efm_sdiag[k], J2 = J_[k] * J_[k];
       x_[k] = 2 * J_[k] * (1 / (all * effective) - 1 / (M * bare));
-      added[k] = -J2 / (all * all * effective);
-      slope_ += (added[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
+      added_[k] = -J2 / (all * all * effective);
+      slope_ += (added_[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
     }
     for (const Element& e : element_) {
       if (!e.moment) continue;
       for (int k = 0; k < e.moment->size(); k++) {
-        const double by_J = added[e.moment->dof[k]] * 2 * e.s * e.scale * e.scale * e.moment->J[k];
+        const double by_J = added_[e.moment->dof[k]] * 2 * e.s * e.scale * e.scale * e.moment->J[k];
         for (int j = 0; j < e.moment->size() && by_J != 0; j++)
           slope_[e.moment->dof[j]] += PLANT("metric: moving diagonal", by_J * e.moment->G(k, j));
       }

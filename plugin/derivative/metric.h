@@ -76,7 +76,8 @@ class Metric {
   std::vector<Scale> scales_;
   RowMatrix mass_rate_;  // ∂M_kk/∂q_j, (k, j)
   bool has_mass_rate_ = false;
-  Eigen::VectorXd J_, x_, slope_, force_;
+  // of a row: its J; what turns with it, slopes of ln ρ, and by M̂_kk − M_kk; forces that D makes
+  Eigen::VectorXd J_, x_, slope_, added_, force_;
 };
 
 }  // namespace costate

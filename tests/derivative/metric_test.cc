@@ -100,6 +100,29 @@ TEST_F(MetricTest, RowsAreTheStepsWithoutAnythingInTheMetric) {
   EXPECT_GT(rows, 0);
 }
 
+// The caller may change the integrator of a model that a Linearizer has.
+TEST_F(MetricTest, FollowsTheModelsIntegrator) {
+  const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
+  const VectorXd x = support::RandomState(model.get(), 1, {.position = 0.12, .velocity = 1, .inside_limits = false}),
+                 u = support::RandomControl(model.get(), 1);
+  Linearizer living(model.get());
+  for (const int integrator : {mjINT_EULER, mjINT_DISCRETE, mjINT_IMPLICITFAST, mjINT_DISCRETE}) {
+    SCOPED_TRACE(integrator);
+    model->opt.integrator = integrator;
+    StepDerivative one, two;
+    living.Linearize(x, u, &one);
+    Linearizer(model.get()).Linearize(x, u, &two);
+    EXPECT_EQ(one.A, two.A);
+    EXPECT_EQ(one.coverage.Worst(), Level::kAnalytic);
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(), x);
+    mju_copy(data->ctrl, u.data(), static_cast<int>(model->nu));
+    mj_forward(model.get(), data.get());
+    living.LinearizeAfterForward(data.get(), &two);
+    EXPECT_LT(Apart(two.A, one.A), 1e-9);
+  }
+}
+
 // Damping, stiffness, armature and mass are in M̂ and, through it, in every row.
 TEST_F(MetricTest, ParametersOfTheMetricAreThoseOfWholeSteps) {
   const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
