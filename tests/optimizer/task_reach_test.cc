@@ -10,6 +10,7 @@
 #include "core/posture.h"
 #include "optimizer/cost_terms.h"
 #include "optimizer/task_path.h"
+#include "optimizer/untouched.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -522,6 +523,25 @@ TEST_F(Reach, AGuessGoesByWayOfSeveralPostures) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   }
+}
+
+// A box that no control moves from where it lies: its cost stands alone, so that the solve says so.
+TEST_F(Reach, WhatLiesAboutHasACostOfItsOwn) {
+  const support::TemporaryFolder folder;
+  const std::string model = folder.Write("pick.xml", R"(<mujoco><worldbody><geom type="plane" size="1 1 .1"/>
+    <body name="crate" pos="0 0 .02"><freejoint name="box"/><geom type="box" size=".02 .02 .02" mass=".1"/></body>
+    <body pos="0 0 .3"><joint name="lift" type="slide" axis="0 0 1" range="-.1 .1"/><geom size=".03"/></body></worldbody>
+    <actuator><position joint="lift" kp="100" dampratio="1" ctrlrange="-.1 .1"/></actuator>
+    <keyframe><key name="low" qpos="0 0 .02 1 0 0 0 0"/><key name="high" qpos="0 0 .12 1 0 0 0 .05" ctrl=".05"/></keyframe></mujoco>)");
+  const Task task = MakeReachTask(model, {.start = "key:low", .goals = {"key:high"}, .time = 0.4});
+  const auto& terms = dynamic_cast<const ResidualCost&>(*task.cost).terms();
+  ASSERT_EQ(terms[0].name, "posture");
+  ASSERT_EQ(terms[1].name, "place of box");
+  const Problem problem = task.ToProblem();
+  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+  Trajectory motion;
+  simulator.Rollout(task.x0, task.U_guess, &motion);
+  EXPECT_EQ(UntouchedTerms(problem, motion), std::vector<std::string>{"place of box"});
 }
 
 // The file says the same as the task, wherever it lies.
