@@ -485,7 +485,7 @@ void AddPostures(const mjModel* model, const VectorXd& size, const std::string& 
   VectorXd rest = size;
   for (int j = 0; j < model->njnt; ++j) {
     const int dof = model->jnt_dofadr[j], count = JointDofs(model->jnt_type[j]);
-    if (!loose[static_cast<std::size_t>(dof)] || mj_id2name(model, mjOBJ_JOINT, j) == nullptr) continue;
+    if (!loose[static_cast<std::size_t>(dof)] || GivenName(model, mjOBJ_JOINT, j).empty()) continue;
     apart.push_back(j);
     rest.segment(dof, count).setConstant(kInf);
   }
