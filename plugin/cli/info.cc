@@ -76,18 +76,19 @@ std::string RangeText(const mjtNum* range) {
   return range != nullptr ? fmt::format("[{:g}, {:g}]", range[0], range[1]) : "free";
 }
 
+constexpr int kLines = 40;  // of a list
+
 // ranges as the engine has them: an angle in degrees that was read as radians shows here
 void PrintJointRanges(const mjModel* model) {
-  constexpr int kShown = 40;
   int shown = 0;
   for (int j = 0; j < model->njnt; ++j) {
     if (!model->jnt_limited[j]) continue;
     if (shown == 0) fmt::print("{:<{}}{:<32} {:>18}\n", "limits", kIndent, "joint", "range (m or rad)");
-    if (++shown > kShown) continue;
+    if (++shown > kLines) continue;
     fmt::print("{:<{}}{:<32} {:>18}\n", "", kIndent, ElementName(model, mjOBJ_JOINT, j),
                RangeText(model->jnt_range + 2 * j));
   }
-  if (shown > kShown) fmt::print("{:<{}}… and {} more\n", "", kIndent, shown - kShown);
+  if (shown > kLines) fmt::print("{:<{}}… and {} more\n", "", kIndent, shown - kLines);
 }
 
 void PrintActuators(const mjModel* model) {
@@ -95,18 +96,17 @@ void PrintActuators(const mjModel* model) {
     PrintRow("actuators", "none: there is nothing to control");
     return;
   }
-  constexpr int kShown = 40;
   const auto controls = ControlNames(model);
   fmt::print("{:<{}}{:<32} {:>18} {:>18}\n", "actuators", kIndent, "control", "ctrl range", "force range");
   for (int i = 0, shown = 0; i < model->nactuator; ++i) {
     for (int k = 0; k < model->actuator_ctrlnum[i]; ++k, ++shown) {
       const int c = model->actuator_ctrladr[i] + k;
-      if (shown >= kShown) continue;
+      if (shown >= kLines) continue;
       fmt::print("{:<{}}{:<32} {:>18} {:>18}\n", "", kIndent, controls[c], RangeText(ControlRange(model, c)),
                  RangeText(ForceRange(model, i)));
     }
   }
-  if (model->nu > kShown) fmt::print("{:<{}}… and {} more\n", "", kIndent, model->nu - kShown);
+  if (model->nu > kLines) fmt::print("{:<{}}… and {} more\n", "", kIndent, model->nu - kLines);
 }
 
 std::string Joined(const std::vector<std::string>& names, std::size_t most) {

@@ -375,7 +375,7 @@ bool WarnOfSlowDerivatives(const Task& task) {
   std::string remedy = "--derivative-every 4 interpolates between knots";
   if (!why.empty()) remedy += ", --derivative step is faster and less exact";
   if (task.substeps > 1) remedy += fmt::format(", fewer steps a control (now {}) are fewer derivatives", task.substeps);
-  if (m->opt.integrator == mjINT_DISCRETE)
+  if (m->opt.integrator == mjINT_DISCRETE && !why.empty())
     remedy += m->nflex > 0 ? ", so is a flex of fewer vertices" : ", integrator=\"implicitfast\" has a closed form";
   PrintWarnings({fmt::format("the derivatives of an iteration take about {}{}; {}", FormatDuration(seconds),
                              why.empty() ? "" : " (" + why + ")", remedy)});

@@ -269,10 +269,8 @@ void AnalyticBackend::TakeAcceleration(const mjModel* m, mjData* d) {
 // everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
   out->coverage.terms.clear();
-  const std::string tendons = tendons_.Compute(m, d);
-  const std::string actuators = actuation_.Missing(m);
-  if (tendons.empty() && actuators.empty()) actuation_.Compute(m, d, tendons_);
-  if (metric_ && !PrepareMetric(m, d, tendons, actuators, missing)) return false;
+  std::string tendons, actuators;
+  if (!PrepareMoments(m, d, &tendons, &actuators, missing)) return false;
   if (!smoothed_) TakeAcceleration(m, d);
   if (UsesNoslip(m)) RunNoslip(m, d);
   const auto cover = [&](const char* term, const std::string& reason) {
@@ -328,10 +326,14 @@ void AnalyticBackend::FollowIntegrator(const mjModel* m) {
   metric_ = IsDiscrete(m) ? std::make_unique<Metric>(m) : nullptr;
 }
 
-// M̂ at the point
-bool AnalyticBackend::PrepareMetric(const mjModel* m, const mjData* d, const std::string& tendons,
-                                    const std::string& actuators, std::string* missing) {
-  *missing = tendons.empty() ? actuators : tendons;
+// tendons, actuators and M̂ at the point; false where that has no closed form
+bool AnalyticBackend::PrepareMoments(const mjModel* m, const mjData* d, std::string* tendons, std::string* actuators,
+                                     std::string* missing) {
+  *tendons = tendons_.Compute(m, d);
+  *actuators = actuation_.Missing(m);
+  if (tendons->empty() && actuators->empty()) actuation_.Compute(m, d, tendons_);
+  if (!metric_) return true;
+  *missing = tendons->empty() ? *actuators : *tendons;
   if (missing->empty()) *missing = metric_->Compute(m, d, tendons_, actuation_);
   if (!missing->empty()) *missing = "integrator discrete: " + *missing;
   return missing->empty();
@@ -366,7 +368,7 @@ void AnalyticBackend::PrepareTree(const mjModel* m, mjData* d, const TendonMomen
   if (any_adhesion_ && closed_actuation_) AddActuatorPulls(m, d, &constraint_.pulls());
   std::string constraint;
   constraint_.Linearize(m, d, tree_, &constraint, tendons);
-  if (metric_) metric_->LinearizeRows(m, d, constraint_, tendons_);
+  if (metric_) metric_->LinearizeRows(m, d, constraint_);
   if (thrusters) AddThrusters(m, d);
   if (fluid) constraint_.AddFluidForces(m, d);
   if (d->nefc) Cover("constraint", constraint, coverage, missing);

@@ -95,8 +95,8 @@ class AnalyticBackend final : public Backend {
   bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   void FollowIntegrator(const mjModel* model);
-  bool PrepareMetric(const mjModel* model, const mjData* data, const std::string& tendons, const std::string& actuators,
-                     std::string* missing);
+  bool PrepareMoments(const mjModel* model, const mjData* data, std::string* tendons, std::string* actuators,
+                      std::string* missing);
   bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
   void TakeAcceleration(const mjModel* model, mjData* data);
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,

@@ -46,6 +46,7 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
   if (missing->empty() && IsDiscrete(m)) *missing = "integrator discrete: inverse dynamics";
   if (missing->empty() && smoothing_ > 0) *missing = "smoothing: inverse dynamics";
   if (!missing->empty()) return false;
+  FollowIntegrator(m);
   out->coverage.terms.clear();
   out->status = RunInverse(m, d, qacc);
   if (out->status != StepStatus::kOk) return true;

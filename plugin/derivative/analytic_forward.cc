@@ -63,9 +63,8 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   if (!Equilibrium::AcceptsForces(m, d)) forward_results_.SaveNumbers(d, nv);
   FollowIntegrator(m);
   if (metric_) {
-    const std::string tendons = tendons_.Compute(m, d), actuators = actuation_.Missing(m);
-    if (tendons.empty() && actuators.empty()) actuation_.Compute(m, d, tendons_);
-    if (!PrepareMetric(m, d, tendons, actuators, &missing)) return false;
+    std::string tendons, actuators;
+    if (!PrepareMoments(m, d, &tendons, &actuators, &missing)) return false;
   }
   point_.Accept(m, d);
   at_residual_ = true;

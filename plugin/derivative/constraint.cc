@@ -397,6 +397,25 @@ Eigen::VectorXd ConstraintDerivative::BendSlope(const mjData* data, const Bend& 
   return row.D * dy + row.q * bend.scale * (moment.length - moment.J);
 }
 
+void ConstraintDerivative::AddRowTurning(int efc, const Eigen::VectorXd& x, Eigen::VectorXd* slope) const {
+  for (const Row& row : row_) {
+    if (row.efc == efc && row.curved_dof >= 0)
+      (*slope)[row.curved_dof] += PLANT("joint row: turning", row.curved_dJ * x[row.curved_dof]);
+  }
+  for (const BallLimit& ball : ball_) {
+    if (ball.efc != efc) continue;
+    slope->segment<3>(ball.dof[0]) -= PLANT("ball limit: turning", ball.G.transpose() * x.segment<3>(ball.dof[0]));
+  }
+  for (const Bend& bend : bend_) {
+    if (row_[bend.row].efc != efc) continue;
+    const Moment& moment = (*tendons_)[bend.tendon];
+    const Eigen::VectorXd turn =
+        PLANT("tendon row: turning",
+              bend.scale * moment.Turn(x.data()) + bend.scale_slope * moment.Along(x.data()) * moment.length);
+    for (int j = 0; j < moment.size(); j++) (*slope)[moment.dof[j]] += turn[j];
+  }
+}
+
 // (C18) and the force along it
 void ConstraintDerivative::AddBends(const mjData* data, Columns* R) const {
   for (const Bend& bend : bend_) {

@@ -13,7 +13,6 @@ template <int dim>
 struct ContactForce {
   Eigen::Matrix<double, dim, 1> f, b;  // force, damping of each row
   Eigen::Matrix<double, dim, dim> H;
-  double g, kappa[6] = {0};  // (C8), (C7)
 };
 
 template <int dim>
@@ -22,10 +21,6 @@ bool BasisForce(const mjModel* model, const mjData* data, const mjContact& conta
   out->f.setZero();
   out->b.setConstant(RowLawOf(model, data, row).damping);
   out->H.setZero();
-  const ContactStiffness stiffness(model, data, contact);
-  out->kappa[0] = stiffness.kappa;
-  for (int k = 1; k < dim; k++) out->kappa[k] = stiffness.tangents[k];
-  out->g = stiffness.gain;
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
@@ -196,13 +191,13 @@ Mat6 ContactBlock::ByTwist(const ContactMatrix& G, const Eigen::Matrix<double, 3
 ContactStiffness::ContactStiffness(const mjModel* model, const mjData* data, const mjContact& contact) {
   const int row = contact.efc_address;
   const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
-  kappa = PLANT("contact: stiffness", NormalStiffness(model, data, contact));
+  kappa[0] = PLANT("contact: stiffness", NormalStiffness(model, data, contact));
   for (int k = 1; k < contact.dim; k++)
-    tangents[k] = PLANT("contact: tangents by distance", TangentStiffness(model, data, contact, k));
+    kappa[k] = PLANT("contact: tangents by distance", TangentStiffness(model, data, contact, k));
   gain = PLANT("contact: impedance", ImpedanceGain(model, data, row));
 
   // adhesion: aref += R delta, and R falls as D grows
-  kappa +=
+  kappa[0] +=
       PLANT("contact: adhesion", data->efc_R[row] * gain * contact.adhesion / (pyramid ? 2 * (contact.dim - 1) : 1));
 }
 
@@ -211,10 +206,11 @@ bool ContactBlock::FillForces(const mjModel* model, const mjData* data, const Tr
                               const mjContact& contact, bool rows) {
   ContactForce<dim> force;
   if (!BasisForce<dim>(model, data, contact, &force)) return false;
+  const ContactStiffness stiffness(model, data, contact);
   BasisRows df;
   FillColumns(dim,
-              {force.f.data(), force.b.data(), force.H.data(), force.kappa, force.g, contact, tree.field(body[0]),
-               tree.field(body[1])},
+              {force.f.data(), force.b.data(), force.H.data(), stiffness.kappa, stiffness.gain, contact,
+               tree.field(body[0]), tree.field(body[1])},
               &df, this);
   if (!rows) return true;
   const Eigen::Map<const Eigen::Matrix<double, dim, kStride, Eigen::RowMajor>> all(df.at);

@@ -15,8 +15,7 @@ namespace costate {
 /// How a contact answers to its distance: y changes by kappa dφ, its forces by f · gain dφ as the impedance moves. (C7),
 /// (C8), (C12); but for the normal kappa is zero, (C23) aside.
 struct ContactStiffness {
-  double kappa, gain;
-  double tangents[6] = {0};  ///< kappa of all rows but the first
+  double kappa[6] = {0}, gain;
   ContactStiffness(const mjModel* model, const mjData* data, const mjContact& contact);
 };
 

@@ -56,10 +56,10 @@ ContactJacobian::ContactJacobian(const mjModel* m, const mjData* d, const AxisGr
       const Vec3 dp = moved.block<3, 1>(1, k), turned = moved.block<3, 1>(4, k);
       const bool follows =
           !axes.fixed[dof[n]] && (side[k] == 2 || (side[k] == side[n] && axes.group[turner[k]] <= dof[n]));
-      const Vec6 dU = follows ? Vec6(PLANT("noslip: axes turn", CrossMotion(axis[k], U))) : Vec6(Vec6::Zero());
-      const Vec3 du =
-          PLANT("noslip: frame turns", u.cross(turned)) + PLANT("noslip: point moves", w.cross(dp)) + MotionAt(dU, p);
-      const Vec3 dw = PLANT("noslip: torsion turns", w.cross(turned)) + dU.head<3>();
+      const Vec6 dU = follows ? Vec6(PLANT("contact rows: axes turn", CrossMotion(axis[k], U))) : Vec6(Vec6::Zero());
+      const Vec3 du = PLANT("contact rows: frame turns", u.cross(turned)) +
+                      PLANT("contact rows: point moves", w.cross(dp)) + MotionAt(dU, p);
+      const Vec3 dw = PLANT("contact rows: torsion turns", w.cross(turned)) + dU.head<3>();
       for (int i = 0; i < rows; i++) turn[i](n, k) = Vec3Map(contact.frame + 3 * (i % 3)).dot(i < 3 ? du : dw);
     }
   }

@@ -1,6 +1,7 @@
 #include "derivative/contact_product.h"
 
 #include "derivative/chain.h"
+#include "derivative/contact_block.h"
 #include "derivative/impedance.h"
 #include "derivative/spatial_lanes.h"
 
@@ -76,16 +77,9 @@ COSTATE_SIMD bool ContactProduct::FillHessian(const mjModel* model, const mjData
 COSTATE_SIMD bool ContactProduct::Fill(const mjModel* model, const mjData* data, const TreeDerivative& tree,
                                        int index) {
   if (!FillForces(model, data, index)) return false;
-  const mjContact& con = data->contact[index];
-  const int row = con.efc_address;
-  const bool pyramid = data->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL;
-
-  // (C7), (C8), (C12)
-  kappa.setZero();
-  kappa[0] = NormalStiffness(model, data, con);
-  for (int k = 1; k < dim; k++) kappa[k] = TangentStiffness(model, data, con, k);
-  g = ImpedanceGain(model, data, row);
-  kappa[0] += data->efc_R[row] * g * con.adhesion / (pyramid ? 2 * (dim - 1) : 1);
+  const ContactStiffness stiffness(model, data, data->contact[index]);
+  kappa = Eigen::Map<const Vec6>(stiffness.kappa);
+  g = stiffness.gain;
 
   Place(model, data);
   const TreeDerivative::Field &first = tree.field(body[0]), &second = tree.field(body[1]);

@@ -163,7 +163,7 @@ void FrictionRows::Contact(const mjModel* m, const mjData* d, int c, const Conta
       row.turn = turn[k];
     }
     const bool normal = d->efc_type[first] == mjCNSTR_CONTACT_PYRAMIDAL || k == 0;
-    row.direct = (normal ? stiffness.kappa : 0) * row.reach;
+    row.direct = (normal ? stiffness.kappa[0] : 0) * row.reach;
   }
 }
 

@@ -3,10 +3,8 @@
 #include <costate/model.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/finite.h"
-#include "derivative/armature.h"
 #include "derivative/chain.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
@@ -206,88 +204,30 @@ void Metric::FindDiagonalRates(const mjModel* m, const mjData* d) {
   }
 }
 
-// slope_ += ∂(J x) by q of a row at fixed x = x_
-void Metric::AddRowTurning(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint,
-                           const TendonMoments& tendons, int row) {
-  const int type = d->efc_type[row], id = d->efc_id[row];
-  const auto turn = [&](const Moment& moment, double scale, double scale_slope) {
-    double along = 0;
-    for (int k = 0; k < moment.size(); k++) along += moment.J[k] * x_[moment.dof[k]];
-    for (int j = 0; j < moment.size(); j++) {
-      double sum = scale_slope * along * moment.length[j];
-      for (int k = 0; k < moment.size(); k++) sum += scale * x_[moment.dof[k]] * moment.G(k, j);
-      slope_[moment.dof[j]] += PLANT("metric: tendon row", sum);
-    }
-  };
-  switch (type) {
-    case mjCNSTR_FRICTION_DOF: return;
-    case mjCNSTR_LIMIT_JOINT: {
-      if (m->jnt_type[id] != mjJNT_BALL) return;
-      const int dof = m->jnt_dofadr[id];
-      Vec3 axis;
-      const Mat3 G = ConstraintDerivative::BallAxisSlope(m, d, id, &axis);
-      for (int j = 0; j < 3; j++) slope_[dof + j] -= PLANT("metric: ball limit", x_.segment<3>(dof).dot(G.col(j)));
-      return;
-    }
-    case mjCNSTR_FRICTION_TENDON:
-    case mjCNSTR_LIMIT_TENDON:
-      if (!IsFixedTendon(m, id)) {
-        // J is the moment or its opposite
-        const Moment& moment = tendons[id];
-        double along = 0;
-        ForJacobianRow(m, d, row, [&](int j, double J) {
-          for (int k = 0; k < moment.size(); k++) along += moment.dof[k] == j ? moment.J[k] * J : 0;
-        });
-        turn(moment, along < 0 ? -1 : 1, 0);
-      }
-      return;
-    case mjCNSTR_EQUALITY: {
-      const int second = m->eq_obj2id[id];
-      if (m->eq_type[id] == mjEQ_JOINT) {
-        if (second < 0) return;
-        const mjtNum* poly = m->eq_data + mjNEQDATA * id;
-        const int address = m->jnt_qposadr[second], dof = m->jnt_dofadr[second];
-        const double x = d->qpos[address] - m->qpos0[address];
-        slope_[dof] -=
-            PLANT("metric: joint equality", x_[dof] * (2 * poly[2] + 6 * poly[3] * x + 12 * poly[4] * x * x));
-        return;
-      }
-      for (int side = 0; side < 2; side++) {
-        const int t = side == 0 ? m->eq_obj1id[id] : second;
-        if (t < 0) continue;
-        const TendonShare share = EqualityShare(m, d, id, side);
-        if (!IsFixedTendon(m, t) || share.slope != 0) turn(tendons[t], share.scale, share.slope);
-      }
-      return;
-    }
-    default: {
-      const mjContact& contact = d->contact[id];
-      const bool pyramid = type == mjCNSTR_CONTACT_PYRAMIDAL;
-      const ContactJacobian rows(m, d, axes_, contact, *constraint.contact_motion(id), pyramid ? 2 : 1);
-      for (std::size_t n = 0; n < rows.dof.size(); n++) {
-        for (std::size_t k = 0; k < rows.turner.size(); k++) {
-          double sum = rows.turn[0](n, k);
-          if (pyramid) sum += contact.friction[0] * rows.turn[1](n, k);
-          slope_[rows.turner[k]] += PLANT("metric: contact row", x_[rows.dof[n]] * sum);
-        }
-      }
-      return;
+// slope_ += ∂(J x) by q of a contact's first row at fixed x = x_
+void Metric::AddContactTurning(const mjModel* m, const mjData* d, const mjContact& contact,
+                               const ContactMotion& motion) {
+  const bool pyramid = d->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
+  const ContactJacobian rows(m, d, axes_, contact, motion, pyramid ? 2 : 1);
+  for (std::size_t n = 0; n < rows.dof.size(); n++) {
+    for (std::size_t k = 0; k < rows.turner.size(); k++) {
+      double sum = rows.turn[0](n, k);
+      if (pyramid) sum += contact.friction[0] * rows.turn[1](n, k);
+      slope_[rows.turner[k]] += PLANT("metric: contact row", x_[rows.dof[n]] * sum);
     }
   }
 }
 
 // (I10) D goes as 1/ρ, ρ = Σ J²/M̂_kk / Σ J²/M_kk over the first row of a contact, or the row itself
-void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint,
-                           const TendonMoments& tendons) {
+void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint) {
   scales_.clear();
   if (!d->efm_active || !d->efm_sdiag || AreZero(d->efm_sdiag, m->nv)) return;
   const int nv = static_cast<int>(m->nv);
   for (int row = 0, count; row < d->nefc; row += count) {
-    const int type = d->efc_type[row];
-    count = type < mjCNSTR_CONTACT_FRICTIONLESS ? 1 : RowCount(d, d->contact[d->efc_id[row]]);
-    if (type == mjCNSTR_EQUALITY && IsBodyEquality(m, d->efc_id[row])) continue;
-    if (type >= mjCNSTR_CONTACT_FRICTIONLESS && !constraint.contact_motion(d->efc_id[row])) continue;
-    if (type < mjCNSTR_CONTACT_FRICTIONLESS && constraint.remainder()[row]) continue;
+    const int id = d->efc_id[row];
+    const mjContact* contact = d->efc_type[row] < mjCNSTR_CONTACT_FRICTIONLESS ? nullptr : d->contact + id;
+    count = contact ? RowCount(d, *contact) : 1;
+    if (contact ? !constraint.contact_motion(id) : constraint.remainder()[row]) continue;
 
     // their forces, as far as D makes them
     force_.setZero();
@@ -328,7 +268,8 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
           slope_[e.moment->dof[j]] += PLANT("metric: moving diagonal", by_J * e.moment->G(k, j));
       }
     }
-    AddRowTurning(m, d, constraint, tendons, row);
+    if (contact) AddContactTurning(m, d, *contact, *constraint.contact_motion(id));
+    else constraint.AddRowTurning(row, x_, &slope_);
 
     Scale& scale = scales_.emplace_back();
     for (int k = 0; k < nv; k++) {

@@ -47,8 +47,7 @@ class Metric {
   /// Do forces of rows follow M̂'s diagonal, (I10)? @pre LinearizeRows.
   bool ScalesRows() const { return !scales_.empty(); }
   /// How hard the rows with closed form get as q moves. @pre constraint.Linearize.
-  void LinearizeRows(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint,
-                     const TendonMoments& tendons);
+  void LinearizeRows(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint);
   /// R += ∂(Jᵀ f) as D moves with it.
   void AddRows(Columns* R) const;
 
@@ -67,8 +66,8 @@ class Metric {
   };
   void Add(Element element);
   void FindDiagonalRates(const mjModel* model, const mjData* data);
-  void AddRowTurning(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint,
-                     const TendonMoments& tendons, int row);
+  void AddContactTurning(const mjModel* model, const mjData* data, const mjContact& contact,
+                         const ContactMotion& motion);
 
   AxisGroups axes_;
   std::vector<Element> element_;

@@ -378,9 +378,10 @@ TEST(Info, SaysSizesActuatorsLevelsAndWhatIsNotSmooth) {
   TemporaryFolder folder;
   const ProcessResult result = Info(folder.Write("leg.xml", kLeg));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const char* text : {"model 'leg'", "nq 3, nv 3, na 0, nu 2", "implicitfast", "contacts possible", "ctrl[knee]",
-                           "[-100, 100]", "keyframes   2: stand, crouch", "derivatives", "contact onset jumps",
-                           "solimp[0] is up to 0.9", "remedy: solimp=\"0 0.95 0.001\"", "joint limits jump"}) {
+  for (const char* text :
+       {"model 'leg'", "nq 3, nv 3, na 0, nu 2", "implicitfast", "contacts possible", "range (m or rad)", "ctrl[knee]",
+        "[-100, 100]", "keyframes   2: stand, crouch", "derivatives", "contact onset jumps", "solimp[0] is up to 0.9",
+        "remedy: solimp=\"0 0.95 0.001\"", "joint limits jump"}) {
     EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
   }
 }

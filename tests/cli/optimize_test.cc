@@ -381,7 +381,8 @@ TEST(CliOptimize, NamesACostThatIsNotFinite) {
         folder.Write("bad.task.xml", SwingTask("<measure name='q' qpos='all'/><cost name='far' value='1 / q'/>"));
     const ProcessResult result = Costate({"optimize", task, "--no-save", "--solver", solver});
     EXPECT_EQ(result.exit_code, 1);
-    EXPECT_TRUE(Has(result.out, "its cost of 'far' is not finite at knot 0 of 60 (0 s)")) << result.out;
+    EXPECT_TRUE(Has(result.out, "the guess has no cost: its cost of 'far' is not finite at knot 0 of 60 (0 s)"))
+        << result.out;
   }
   const std::string bound = folder.Write(
       "bound.task.xml",

@@ -66,7 +66,8 @@ void ExpectAgreement(const mjModel* model, const StepDerivative& one, const Step
 using LevelAgreementTest = support::EngineTest;
 
 // Level 2 differences what level 1 has in closed form; both solve with H. Each model of this repository at its first
-// key, in passive and in driven motion, under its own integrator and cone, under RK4 and under the other cone.
+// key, in passive and in driven motion, under its own integrator and cone, under RK4, under the other cone and under the
+// discrete integrator.
 TEST_F(LevelAgreementTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   int states = 0, contacts = 0;
   for (const std::string& file : Models()) {
@@ -78,8 +79,10 @@ TEST_F(LevelAgreementTest, ClosedFormsAreTheDifferencesOfTheResidual) {
     }
     if (model->nv == 0) continue;
     const int integrator = model->opt.integrator, cone = model->opt.cone;
-    for (const int variant : {0, 1, 2}) {
-      model->opt.integrator = variant == 1 ? static_cast<int>(mjINT_RK4) : integrator;
+    for (const int variant : {0, 1, 2, 3}) {
+      model->opt.integrator = variant == 1   ? static_cast<int>(mjINT_RK4)
+                              : variant == 3 ? static_cast<int>(mjINT_DISCRETE)
+                                             : integrator;
       model->opt.cone = variant == 2 ? 1 - cone : cone;
       for (const int steps : {0, 40, 200}) {
         SCOPED_TRACE(file + ", variant " + std::to_string(variant) + ", steps " + std::to_string(steps));

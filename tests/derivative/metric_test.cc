@@ -123,6 +123,26 @@ TEST_F(MetricTest, FollowsTheModelsIntegrator) {
   }
 }
 
+// … and then ask for its inverse dynamics alone
+TEST_F(MetricTest, LeavesNothingForInverseDynamicsOfAnotherIntegrator) {
+  const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
+  const VectorXd x = support::RandomState(model.get(), 1, {.position = 0.12, .velocity = 1, .inside_limits = false}),
+                 u = support::RandomControl(model.get(), 1), qacc = VectorXd::LinSpaced(model->nv, -1, 1);
+  Linearizer living(model.get());
+  StepDerivative step;
+  living.Linearize(x, u, &step);
+  for (const int integrator : {mjINT_EULER, mjINT_DISCRETE}) {
+    SCOPED_TRACE(integrator);
+    model->opt.integrator = integrator;
+    InverseDerivative one, two;
+    living.LinearizeInverse(x, u, qacc, &one);
+    Linearizer(model.get()).LinearizeInverse(x, u, qacc, &two);
+    EXPECT_EQ(one.q, two.q);
+    EXPECT_EQ(one.a, two.a);
+    EXPECT_EQ(one.coverage.Worst(), integrator == mjINT_EULER ? Level::kAnalytic : Level::kResidual);
+  }
+}
+
 // Damping, stiffness, armature and mass are in M̂ and, through it, in every row.
 TEST_F(MetricTest, ParametersOfTheMetricAreThoseOfWholeSteps) {
   const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
