@@ -170,7 +170,8 @@ TEST_F(Fit, TheSlopeOfTheFirstRowsIsThatOfLeastSquares) {
   EXPECT_NEAR(start("0,.1\n.1,.3\n.2,.2\n.3,.5\n.4,.4\n.5,9"), (-.2 * .1 - .1 * .3 + .1 * .5 + .2 * .4) / .1, 1e-12);
 }
 
-// From rest the fit of a sphere that slid off at 2 m/s ended at half its friction and 100 times the loss.
+// From rest the fit of a sphere that slid off at 2 m/s ends at a loss of 0.7. It jumps wherever a step slides no longer, so
+// secants lead L-BFGS astray: at a loss between 1e-3 and 3e-2, as the last bits have it.
 TEST_F(Fit, FindsTheFrictionOfWhatSlidesThoughItsVelocityWasNotRecorded) {
   const std::string model = folder_.Write("puck.xml", R"(<mujoco><option timestep=".002" cone="elliptic"/><worldbody>
       <geom name="floor" type="plane" size="5 5 .1" friction=".3"/><body pos="0 0 .05"><freejoint name="f"/>
@@ -191,9 +192,12 @@ TEST_F(Fit, FindsTheFrictionOfWhatSlidesThoughItsVelocityWasNotRecorded) {
   const Task task = MakeFitTask(model, {.motion = folder_.Write("film.csv", text.str()),
                                         .parameters = {"geom:g/friction[0]", "geom:floor/friction[0]"}});
   const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
-  const DescentResult fitted = Descend(task, parameters.get());
-  EXPECT_LT(fitted.loss, 1e-2) << fitted.message;
-  EXPECT_GT(parameters->Get()[0], 0.32);  // from 0.3 to 0.5: slowly, but not down to 0.25
+  EXPECT_NEAR(task.x0[7], 2, 0.05);
+  const DescentResult fitted = Descend(task, parameters.get(), {.method = DescentMethod::kGaussNewton});
+  EXPECT_LT(fitted.loss, 1e-4) << fitted.message;
+  EXPECT_EQ(fitted.message.find("by way of shorter motions"), std::string::npos) << fitted.message;
+  EXPECT_GT(parameters->Get().maxCoeff(), 0.44);  // from 0.3 to 0.5: the greater one counts
+  EXPECT_LT(parameters->Get().maxCoeff(), 0.52);
 }
 
 // a car on a rail with a pendulum, driven, from a start of its own: rows of positions and velocities
