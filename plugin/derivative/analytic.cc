@@ -63,7 +63,8 @@ AnalyticBackend::AnalyticBackend(const mjModel* model, bool strict, const TermSw
       smoothing_(smoothing),
       tree_(model),
       pull_(model),
-      constraint_(model),
+      flexes_(model),
+      constraint_(model, &flexes_),
       tendons_(model),
       compliant_(model),
       actuation_(model),
@@ -330,6 +331,7 @@ void AnalyticBackend::FollowIntegrator(const mjModel* m) {
 bool AnalyticBackend::PrepareMoments(const mjModel* m, const mjData* d, std::string* tendons, std::string* actuators,
                                      std::string* missing) {
   *tendons = tendons_.Compute(m, d);
+  flexes_.Compute(m, d);
   *actuators = actuation_.Missing(m);
   if (tendons->empty() && actuators->empty()) actuation_.Compute(m, d, tendons_);
   if (!metric_) return true;
@@ -382,6 +384,7 @@ void AnalyticBackend::AddForces(const mjModel* m, const mjData* d, Columns* R) c
   AddTendonArmature(m, d, tree_, tendons_, point_.a().data(), R);
   if (closed_passive_) {
     AddPassive(m, d, tendons_, R);
+    flexes_.Add(m, d, R);
     compliant_.AddDerivative(m, d, R);
   }
   if (closed_actuation_) actuation_.Add(m, d, R);

@@ -194,6 +194,7 @@ class AnalyticBackend final : public Backend {
   std::unique_ptr<Metric> metric_;  // the discrete integrator alone
   TreeDerivative tree_;
   TreePull pull_;
+  FlexForces flexes_;
   ConstraintDerivative constraint_;
   TendonMoments tendons_;
   CompliantContacts compliant_;

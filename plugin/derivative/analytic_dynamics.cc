@@ -54,6 +54,7 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
 
   Cover("rne", switch_.rne ? "switched to differences" : "", &out->coverage, missing);
   const std::string tendons = tendons_.Compute(m, d);
+  flexes_.Compute(m, d);
   std::string passive = switch_.passive ? "switched to differences" : PassiveMissing(m);
   if (passive.empty()) passive = tendons;
   const std::string adhesion = MoveAdhesive(m, d);

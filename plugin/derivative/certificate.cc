@@ -18,6 +18,7 @@
 #include "derivative/check_point.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/flex_element.h"
 #include "derivative/fluid_damping.h"
 #include "derivative/impedance.h"
 #include "derivative/passive.h"

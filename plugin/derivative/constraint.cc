@@ -17,8 +17,9 @@
 
 namespace costate {
 
-ConstraintDerivative::ConstraintDerivative(const mjModel* model)
-    : geometry_(model),
+ConstraintDerivative::ConstraintDerivative(const mjModel* model, const FlexForces* flexes)
+    : flexes_(flexes),
+      geometry_(model),
       contact_body_(model->nbody),
       body_(model->nbody),
       single_q_(model->nv),
@@ -122,8 +123,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     const bool moves = !leave_all && geometry_.has_motion(c), has_belt = moves && HasBelt(model, contact);
     const bool foreign = has_belt && !MoveBelt(model, data, contact, geometry_.motion(c), &belt);
     if (foreign && missing->empty()) {
-      *missing = "surface velocity of the contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
-                 ElementName(model, mjOBJ_GEOM, contact.geom[1]) + ", which is not its geoms'";
+      *missing = "surface velocity of the " + ContactName(model, contact) + ", which is not its geoms'";
     }
     if (!moves || foreign) {
       Leave(model, data, contact.efc_address, RowCount(data, contact));
@@ -297,6 +297,8 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
       }
     } else if (model->eq_type[id] == mjEQ_TENDON) {
       if (!TendonRow(model, data, row, missing)) return false;
+    } else if (model->eq_type[id] == mjEQ_FLEX) {
+      if (!EdgeRow(model, data, row)) return refuse(mjOBJ_EQUALITY, "edges");
     } else {
       return refuse(mjOBJ_EQUALITY, model->eq_type[id] == mjEQ_CONNECT ? "connect"
                                     : model->eq_type[id] == mjEQ_WELD  ? "weld"
@@ -377,15 +379,33 @@ bool ConstraintDerivative::TendonRow(const mjModel* model, const mjData* data, i
       *missing = "row of " + ElementName(model, mjOBJ_TENDON, tendon[k]);
       return false;
     }
-    row_bend_.push_back({0, tendon[k], share[k].scale, share[k].slope});
+    row_bend_.push_back({0, &(*tendons_)[tendon[k]], share[k].scale, share[k].slope});
   }
   return true;
+}
+
+// rows of an equality are those of the flex's edges in their order, but for edges that nothing moves
+bool ConstraintDerivative::EdgeRow(const mjModel* model, const mjData* data, int row) {
+  const int flex = model->eq_obj1id[data->efc_id[row]];
+  if (!flexes_ || !HasEdges(model, flex)) return false;
+  const bool first =
+      row == 0 || data->efc_type[row - 1] != mjCNSTR_EQUALITY || data->efc_id[row - 1] != data->efc_id[row];
+  int& edge = last_edge_;
+  edge = first ? model->flex_edgeadr[flex] : edge + 1;
+  for (const int end = model->flex_edgeadr[flex] + model->flex_edgenum[flex]; edge < end; edge++) {
+    const Moment& moment = flexes_->edge(edge);
+    if (moment.size() == 0) continue;
+    if (data->efc_pos[row] != data->flexedge_length[edge] - model->flexedge_length0[edge]) return false;
+    row_bend_.push_back({0, &moment, 1, 0});
+    return true;
+  }
+  return false;
 }
 
 // (C18) −∂f by the moment's dofs, beyond J (D κ − f g): y along a moment that turns, lengths that are no integral of it
 Eigen::VectorXd ConstraintDerivative::BendSlope(const mjData* data, const Bend& bend) const {
   const Row& row = row_[bend.row];
-  const Moment& moment = (*tendons_)[bend.tendon];
+  const Moment& moment = *bend.moment;
   Eigen::VectorXd rate(moment.size());  // a + b v
   double along = 0;
   for (int i = 0; i < moment.size(); i++) {
@@ -408,7 +428,7 @@ void ConstraintDerivative::AddRowTurning(int efc, const Eigen::VectorXd& x, Eige
   }
   for (const Bend& bend : bend_) {
     if (row_[bend.row].efc != efc) continue;
-    const Moment& moment = (*tendons_)[bend.tendon];
+    const Moment& moment = *bend.moment;
     const Eigen::VectorXd turn =
         PLANT("tendon row: turning",
               bend.scale * moment.Turn(x.data()) + bend.scale_slope * moment.Along(x.data()) * moment.length);
@@ -420,7 +440,7 @@ void ConstraintDerivative::AddRowTurning(int efc, const Eigen::VectorXd& x, Eige
 void ConstraintDerivative::AddBends(const mjData* data, Columns* R) const {
   for (const Bend& bend : bend_) {
     const Row& row = row_[bend.row];
-    const Moment& moment = (*tendons_)[bend.tendon];
+    const Moment& moment = *bend.moment;
     AddTurning(moment, PLANT("tendon row: turning force", row.force * bend.scale), nullptr, R);
     const Eigen::VectorXd by_q = BendSlope(data, bend);
     for (int n = row.start; n < row.start + row.count; n++) {
@@ -486,7 +506,7 @@ bool ConstraintDerivative::FindForce(const mjModel* model, const mjData* data, i
     if (ball.efc == efc) turn(ball.dof, ball.D * (ball.G.transpose() * ball.rate));
   }
   for (const Bend& bend : bend_) {
-    if (row_[bend.row].efc == efc) turn((*tendons_)[bend.tendon].dof.data(), -BendSlope(data, bend));
+    if (row_[bend.row].efc == efc) turn(bend.moment->dof.data(), -BendSlope(data, bend));
   }
   return !remainder_[efc];
 }

@@ -12,6 +12,7 @@
 #include "derivative/contact_geometry.h"
 #include "derivative/contact_product.h"
 #include "derivative/equality.h"
+#include "derivative/flex.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_derivative.h"
 #include "derivative/tree_pull.h"
@@ -32,7 +33,8 @@ TendonShare EqualityShare(const mjModel* model, const mjData* data, int equality
 
 class ConstraintDerivative {
  public:
-  explicit ConstraintDerivative(const mjModel* model);
+  /// @param flexes  whose edges may be rows; null: they are left.
+  explicit ConstraintDerivative(const mjModel* model, const FlexForces* flexes = nullptr);
 
   /// Linearizes the rows of data->efc that have a closed form; remainder() marks the others. @pre efc_* hold positions,
   /// velocities, states, forces and cone Hessians at the acceleration in `input` (mj_constraintUpdate with the cone
@@ -146,13 +148,16 @@ class ConstraintDerivative {
     double q, v, h;
   };
 
-  // part `scale` of a row's J that is a tendon's moment: it turns; an equality's scale changes with the tendon's length
+  // part `scale` of a row's J that is the moment of a tendon or an edge: it turns; an equality's scale changes with the
+  // tendon's length
   struct Bend {
-    int row, tendon;
+    int row;
+    const Moment* moment;
     double scale, scale_slope;
   };
   void Clear();
   bool TendonRow(const mjModel* model, const mjData* data, int row, std::string* missing);
+  bool EdgeRow(const mjModel* model, const mjData* data, int row);
   void AddBends(const mjData* data, Columns* R) const;
   Eigen::VectorXd BendSlope(const mjData* data, const Bend& bend) const;
 
@@ -182,6 +187,7 @@ class ConstraintDerivative {
   void Leave(const mjModel* model, const mjData* data, int row, int count);
   void KeepHessian(const mjData* data, int row, int count);
 
+  const FlexForces* flexes_;
   ContactGeometry geometry_;
   bool moved_ = false;  // by MoveContacts
   std::string motion_missing_;
@@ -210,6 +216,7 @@ class ConstraintDerivative {
   std::vector<double> single_q_, single_v_, single_h_;  // of these, summed up by dof
   std::vector<Bend> bend_, row_bend_;
   const TendonMoments* tendons_ = nullptr;
+  int last_edge_ = 0;  // that has had its row
   std::vector<BallLimit> ball_;
   mutable std::vector<int> coupled_;
   mutable int first_pair_ = 0;        // among the sets of dofs that DeclareCouplings has declared

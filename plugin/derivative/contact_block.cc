@@ -225,7 +225,7 @@ bool ContactBlock::FillForces(const mjModel* model, const mjData* data, const Tr
 
 void ContactBlock::Place(const mjModel* model, const mjData* data, const mjContact& contact) {
   for (int side = 0; side < 2; side++) {
-    body[side] = model->geom_bodyid[contact.geom[side]];
+    body[side] = ContactBody(model, contact, side);
     moves[side] = LastDof(model, body[side]) >= 0;
   }
   origin = Origin(model, data, body[moves[1] ? 1 : 0]);

@@ -126,6 +126,20 @@ int RowCount(const mjData* data, const mjContact& contact) {
   return data->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL ? 2 * (contact.dim - 1) : contact.dim;
 }
 
+int ContactBody(const mjModel* model, const mjContact& contact, int side) {
+  if (contact.geom[side] >= 0) return model->geom_bodyid[contact.geom[side]];
+  const int flex = contact.flex[side], vertex = contact.vert[side];
+  return vertex >= 0 && model->flex_interp[flex] == 0 ? model->flex_vertbodyid[model->flex_vertadr[flex] + vertex] : -1;
+}
+
+std::string ContactName(const mjModel* model, const mjContact& contact) {
+  const auto name = [&](int side) {
+    return contact.geom[side] >= 0 ? ElementName(model, mjOBJ_GEOM, contact.geom[side])
+                                   : ElementName(model, mjOBJ_FLEX, contact.flex[side]);
+  };
+  return "contact of " + name(0) + " and " + name(1);
+}
+
 bool CarriesForce(const mjData* data, const mjContact& contact) {
   const int row = contact.efc_address;
   return std::any_of(data->efc_state + row, data->efc_state + row + RowCount(data, contact),
@@ -335,7 +349,8 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     if (has_motion(c) || (done_[c] != kJumps && !IsWanted(data, c, with_force))) continue;
     std::string why;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) {
-      why = "contact of a flex";
+      if (!differences_ && VertexOnPlane(model, data, c)) done_[c] = kMoves;
+      else why = ContactName(model, contact);
     } else if (IsWithoutLever(model, data, contact) && !PushesInVain(model, data, contact)) {
       Refuse(model, contact, "its Jacobian is zero", &why);
     } else if (EndTogether(model, data, contact)) {
@@ -388,9 +403,21 @@ COSTATE_SIMD bool ContactGeometry::ClosedForm(const mjModel* model, const mjData
   return true;
 }
 
+// the vertices of a flex are balls
+bool ContactGeometry::VertexOnPlane(const mjModel* model, const mjData* data, int c) {
+  const mjContact& contact = data->contact[c];
+  if (contact.geom[0] < 0 || model->geom_type[contact.geom[0]] != mjGEOM_PLANE) return false;
+  if (ContactBody(model, contact, 1) < 0 || IsWithoutLever(model, data, contact)) return false;
+  const int flex = contact.flex[1], vertex = model->flex_vertadr[flex] + contact.vert[1];
+  const ContactFrame frame(contact.frame, Vec3::Zero());
+  const Patch ball = Patch::Ball(Vec3Map(data->flexvert_xpos + 3 * vertex), model->flex_radius[flex], -frame.n);
+  OnPlane(frame, ball, Vec3Map(contact.pos), &motion_[c].by_geom2);
+  CommonMotion(frame, &motion_[c].by_both);
+  return true;
+}
+
 bool ContactGeometry::Refuse(const mjModel* model, const mjContact& contact, const char* why, std::string* missing) {
-  *missing = "contact of " + ElementName(model, mjOBJ_GEOM, contact.geom[0]) + " and " +
-             ElementName(model, mjOBJ_GEOM, contact.geom[1]) + ": " + why;
+  *missing = ContactName(model, contact) + ": " + why;
   return false;
 }
 

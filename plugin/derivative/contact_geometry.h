@@ -70,6 +70,13 @@ struct ClippedCorner {
 /// @return false unless the contact is one.
 bool FindClippedCorner(const mjModel* model, const mjData* data, const mjContact& contact, ClippedCorner* out);
 
+/// The body that a side of a contact is on: a geom's, or that of a flex' vertex. @return −1 for what has several, an
+/// element of a flex or a vertex that is interpolated.
+int ContactBody(const mjModel* model, const mjContact& contact, int side);
+
+/// "contact of A and B".
+std::string ContactName(const mjModel* model, const mjContact& contact);
+
 /// How far the point of a ball, or of a capsule, is from where another feature of the other geom takes over [m]: the
 /// border between a box' face and its edge, the ends of a capsule's side, a cylinder's rim. The normal goes on there,
 /// its rate jumps. A capsule that ends with what it lies along is on one. (K13)
@@ -120,6 +127,7 @@ class ContactGeometry {
   // of its pair, what would be differenced first were all of them wanted: there the motions are chosen
   int FirstOpen(const mjData* data, int c) const;
   bool ClosedForm(const mjModel* model, const mjData* data, int c);
+  bool VertexOnPlane(const mjModel* model, const mjData* data, int c);
   class Follower;
   bool Difference(const mjModel* model, mjData* data, int first, std::string* missing);
   bool FollowJoints(Follower* pair, const Twists& joints, const bool bends[], Rates rates[]);

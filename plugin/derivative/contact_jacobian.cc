@@ -16,7 +16,7 @@ AxisGroups::AxisGroups(const mjModel* model) : group(model->nv), fixed(model->nv
 
 ContactJacobian::ContactJacobian(const mjModel* m, const mjData* d, const AxisGroups& axes, const mjContact& contact,
                                  const ContactMotion& motion, int rows) {
-  const int body[2] = {m->geom_bodyid[contact.geom[0]], m->geom_bodyid[contact.geom[1]]};
+  const int body[2] = {ContactBody(m, contact, 0), ContactBody(m, contact, 1)};
   const bool second_moves = LastDof(m, body[1]) >= 0;
   const Vec3 origin = Origin(m, d, body[second_moves ? 1 : 0]), p = Vec3Map(contact.pos) - origin;
   const Vec3 shift[2] = {LastDof(m, body[0]) >= 0 ? Vec3(origin - Origin(m, d, body[0])) : Vec3(Vec3::Zero()),

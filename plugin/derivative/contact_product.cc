@@ -11,7 +11,7 @@ namespace costate {
 COSTATE_LANES void ContactProduct::Place(const mjModel* model, const mjData* data) {
   const mjContact& con = data->contact[contact];
   for (int side = 0; side < 2; side++) {
-    body[side] = model->geom_bodyid[con.geom[side]];
+    body[side] = ContactBody(model, con, side);
     moves[side] = LastDof(model, body[side]) >= 0;
   }
   const auto origin = [&](int side) __attribute__((always_inline)) {

@@ -80,8 +80,7 @@ bool FrictionRows::Linearize(const mjModel* m, const mjData* d, const double* a,
     if (row.contact >= 0) {
       const ContactMotion* motion = constraint.contact_motion(id);
       if (!motion || HasBelt(m, d->contact[id])) {
-        const int* geom = d->contact[id].geom;
-        *missing = "contact of " + ElementName(m, mjOBJ_GEOM, geom[0]) + " and " + ElementName(m, mjOBJ_GEOM, geom[1]);
+        *missing = ContactName(m, d->contact[id]);
         return false;
       }
       chain_.emplace_back();

@@ -8,6 +8,7 @@
 #include "derivative/chain.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/flex.h"
 #include "derivative/fluid.h"
 #include "derivative/hardest_rows.h"
 #include "derivative/impedance.h"
@@ -54,9 +55,7 @@ Metric::Metric(const mjModel* model)
     : axes_(model), J_(model->nv), x_(model->nv), slope_(model->nv), added_(model->nv), force_(model->nv) {}
 
 std::string Metric::Missing(const mjModel* m) {
-  for (int f = 0; f < m->nflex; f++) {
-    if (!m->flex_rigid[f]) return "elasticity of " + ElementName(m, mjOBJ_FLEX, f);
-  }
+  if (std::string flexes = FlexForces::Missing(m); !flexes.empty()) return flexes;
   if (HasFluid(m)) return "drag";
   if (m->flg_adhesion) return "adhesion";
   if (m->opt.noslip_iterations > 0) return "a noslip pass";
@@ -101,6 +100,8 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
     return "spin of " + ElementName(m, mjOBJ_BODY, body);
   }
   if (!d->efm_active) return "";
+  flexes_.Compute(m, d);
+  flexes_.AppendCouplings(m, &couplings_);
   for (int k = 0; k < d->nefmT; k++) {
     const int t = d->efm_tid[k], adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
     Element element;
@@ -137,6 +138,7 @@ void Metric::AddForce(const mjModel* m, const mjData* d, const double* a, double
     for (std::size_t k = 0; k < e.dof.size(); k++) along += e.J[k] * (e.s * a[e.dof[k]] + e.kappa * d->qvel[e.dof[k]]);
     for (std::size_t k = 0; k < e.dof.size(); k++) out[e.dof[k]] += along * e.J[k];
   }
+  if (!flexes_.empty()) flexes_.AddForce(m, d, a, out);
 }
 
 bool Metric::AddDiagonal(const mjModel* m, const mjData* d, double* diagonal) const {
@@ -149,6 +151,7 @@ bool Metric::AddDiagonal(const mjModel* m, const mjData* d, double* diagonal) co
 }
 
 void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const {
+  if (d->efm_active) flexes_.AddHessian(d, H);
   for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++)
     H->diagonal(i) += PLANT("metric: joints", d->efm_diag[i]);
   for (const Element& e : element_) {
@@ -165,6 +168,7 @@ void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const 
 void Metric::AddColumns(const mjModel* m, const mjData* d, const double* a, Columns* R) const {
   if (!d->efm_active) return;
   const int nv = static_cast<int>(m->nv);
+  if (!flexes_.empty()) flexes_.AddColumns(m, d, axes_, a, R);
   if (d->efm_ck) R->SubtractDiagonal(nv, d->efm_ck, nv, PLANT("metric: springs of joints", 1.0));
   for (const Element& e : element_) {
     const int n = static_cast<int>(e.dof.size());

@@ -13,6 +13,7 @@
 #include "derivative/columns.h"
 #include "derivative/constraint.h"
 #include "derivative/contact_jacobian.h"
+#include "derivative/flex_metric.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_solver.h"
 
@@ -70,6 +71,7 @@ class Metric {
                          const ContactMotion& motion);
 
   AxisGroups axes_;
+  FlexMetric flexes_;
   std::vector<Element> element_;
   std::vector<std::vector<int>> couplings_;
   std::vector<Scale> scales_;

@@ -17,6 +17,21 @@ Eigen::VectorXd Moment::Turn(const double* v) const {
   return turn;
 }
 
+MomentElement StraightElement(int body, const Vec3& point, int other, const Vec3& other_point, double divisor) {
+  MomentElement element;
+  element.frame = body;
+  element.body[0] = other;
+  element.point[0] = other_point;
+  Vec3 line = other_point - point;
+  const double length = line.norm();
+  line = length < mjMINVAL ? Vec3(Vec3::UnitX()) : Vec3(line / length);
+  element.force[0] = line / divisor;
+  if (length >= mjMINVAL)
+    element.H.topLeftCorner<3, 3>() =
+        PLANT("moment: straight", (Mat3::Identity() - line * line.transpose()) / (length * divisor));
+  return element;
+}
+
 void AddTurning(const Moment& moment, double force, const char* clamped, Columns* R) {
   if (force == 0) return;
   for (int i = 0; i < moment.size(); i++) {

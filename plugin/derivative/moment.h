@@ -43,6 +43,9 @@ struct MomentElement {
   Vec6 slack = Vec6::Zero();  ///< ∂length beyond force·motion
 };
 
+/// (T8) the distance of two points of bodies, over `divisor`: a straight piece of a tendon, an edge of a flex.
+MomentElement StraightElement(int body, const Vec3& point, int other, const Vec3& other_point, double divisor = 1);
+
 /// A wrench at a point of a body, with or without its opposite at a point of another; both turn with one of the two.
 /// (T3)
 struct MomentWrench {

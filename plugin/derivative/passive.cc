@@ -14,19 +14,12 @@
 #include "derivative/chain.h"
 #include "derivative/compliant_contact.h"
 #include "derivative/equilibrium.h"
+#include "derivative/flex.h"
 #include "derivative/plant.h"
 
 namespace costate {
 
 namespace {
-
-constexpr double kSlack = 1e-13;  // [m] lengths of edges are known to
-constexpr double kStill = 1e-8;   // of an edge's length: ends that move apart by less in a step, a bend below that
-
-// ends of an element's edges, and how many numbers of flex_stiffness an element has: a triangle of products of edges
-constexpr int kTriangle[3][2] = {{1, 2}, {2, 0}, {0, 1}};
-constexpr int kTetrahedron[6][2] = {{0, 1}, {1, 2}, {2, 0}, {2, 3}, {0, 3}, {1, 3}};
-constexpr int kTriangleNumbers = 21, kTetrahedronNumbers = 24, kTetrahedronProducts = 21;
 
 bool Disabled(const mjModel* m, int bit) { return (m->opt.disableflags & bit) != 0; }
 
@@ -197,12 +190,9 @@ Damping TendonDamping(const mjModel* m, int t) {
 
 std::string PassiveMissing(const mjModel* m) {
   if (!HasPassiveForces(m)) return "";
-  for (int f = 0; f < m->nflex; f++) {
-    if (!m->flex_rigid[f]) return "forces of " + ElementName(m, mjOBJ_FLEX, f);
-  }
   if (mjcb_passive) return "a passive-force callback is installed";
   if (!PassivePluginsAreCompliant(m)) return "plugins";
-  return "";
+  return FlexForces::Missing(m);
 }
 
 void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons, Columns* R) {
@@ -220,86 +210,6 @@ void AddPassive(const mjModel* m, const mjData* d, const TendonMoments& tendons,
     }
   }
   for (int t : tendons.used()) AddTendon(m, d, t, tendons[t], R);
-}
-
-namespace {
-
-// has the metric a part of the flex's tensions, in closed form?
-bool HasTensions(const mjModel* m, int f) {
-  if (m->flex_dim[f] < 2 || m->flex_interp[f] != 0 || m->flex_rigid[f] || m->flex_stiffnessadr[f] < 0) return false;
-  const mjtNum* stiffness = m->flex_stiffness + m->flex_stiffnessadr[f];
-  if (stiffness[0] == 0) return false;
-  if (m->flex_dim[f] == 3 && stiffness[kTetrahedronProducts] != 0) return false;  // another material
-  return !Disabled(m, mjDSBL_SPRING) || (!Disabled(m, mjDSBL_DAMPER) && m->flex_damping[f] != 0);
-}
-
-// a vertex' change of velocity and way in a step
-struct VertexMotion {
-  Vec3 velocity = Vec3::Zero(), change = Vec3::Zero();
-};
-
-VertexMotion FindVertexMotion(const mjModel* m, const mjData* d, int body, const Vec3& at) {
-  Vec6 V = Vec6::Zero(), A = Vec6::Zero();
-  for (int i = LastDof(m, body); i >= 0; i = m->dof_parentid[i]) {
-    const Vec6 S = Vec6Map(d->cdof + 6 * i);
-    V += S * d->qvel[i];
-    A += S * (m->opt.timestep * d->qacc[i]);
-  }
-  const Vec3 r = at - Origin(m, d, body);
-  return {MotionAt(V, r), MotionAt(A, r)};
-}
-
-void AppendTensions(const mjModel* m, const mjData* d, int f, std::vector<FlexTension>* tensions) {
-  const bool solid = m->flex_dim[f] == 3;
-  const int edges = solid ? 6 : 3, vertices = m->flex_dim[f] + 1;
-  const int numbers = solid ? kTetrahedronNumbers : kTriangleNumbers, first_vertex = m->flex_vertadr[f];
-  std::vector<VertexMotion> moves(m->flex_vertnum[f]);
-  for (int v = 0; v < m->flex_vertnum[f]; v++) {
-    moves[v] = FindVertexMotion(m, d, m->flex_vertbodyid[first_vertex + v],
-                                Vec3Map(d->flexvert_xpos + 3 * (first_vertex + v)));
-  }
-  const bool yields = m->flex_plasticadr[f] >= 0 && (m->flex_plasticmode[f] & 2) != 0;  // when stretched
-  for (int t = 0; t < m->flex_elemnum[f]; t++) {
-    const int* vertex = m->flex_elem + m->flex_elemdataadr[f] + vertices * t;
-    const int* edge = m->flex_elemedge + m->flex_elemedgeadr[f] + edges * t;
-    const mjtNum* product = m->flex_stiffness + m->flex_stiffnessadr[f] + numbers * t;
-    const mjtNum* plastic = yields ? d->plastic + m->flex_plasticadr[f] + edges * t : nullptr;
-
-    // tension_e = Σ_a K_ea (l_a² − l0_a² − plastic_a), and by how much it changes where each l_a does by 1
-    double tension[6] = {0}, slope[6] = {0};
-    const auto add = [&](int e, int a, double K) {
-      const int at = m->flex_edgeadr[f] + edge[a];
-      const double l = d->flexedge_length[at], l0 = m->flexedge_length0[at];
-      tension[e] += K * (l * l - l0 * l0 - (plastic ? plastic[a] : 0));
-      slope[e] += 2 * std::abs(K) * l;
-    };
-    for (int e = 0; e < edges; e++) {
-      for (int a = e; a < edges; a++, product++) {
-        add(e, a, *product);
-        if (a != e) add(a, e, *product);
-      }
-    }
-    for (int e = 0; e < edges; e++) {
-      if (slope[e] == 0) continue;
-      const int* ends = solid ? kTetrahedron[e] : kTriangle[e];
-      const VertexMotion &one = moves[vertex[ends[0]]], &other = moves[vertex[ends[1]]];
-      const double apart = (one.velocity - other.velocity).norm() + (one.change - other.change).norm();
-      const double room = std::abs(tension[e]) / slope[e];
-      const signed char sign = room < kSlack ? 0 : tension[e] > 0 ? 1 : -1;
-      const double length = d->flexedge_length[m->flex_edgeadr[f] + edge[e]];
-      tensions->push_back({f, t, e, sign, m->opt.timestep * apart > kStill * length, sign == 0 ? 0 : room});
-    }
-  }
-}
-
-}  // namespace
-
-void FindFlexTensions(const mjModel* m, const mjData* d, std::vector<FlexTension>* tensions) {
-  tensions->clear();
-  if (!IsDiscrete(m)) return;
-  for (int f = 0; f < m->nflex; f++) {
-    if (HasTensions(m, f)) AppendTensions(m, d, f, tensions);
-  }
 }
 
 bool CompensatesGravity(const mjModel* m) {

@@ -1,4 +1,4 @@
-// Springs and dampers of joints and tendons, tensions of flexes. Section P of README.md.
+// Springs and dampers of joints and tendons. Section P of README.md.
 #ifndef COSTATE_DERIVATIVE_PASSIVE_H_
 #define COSTATE_DERIVATIVE_PASSIVE_H_
 
@@ -61,18 +61,6 @@ inline DampingSlopes DofDampingSlopes(const mjModel* m, int dof, double velocity
 }
 /// Is dof_damping the slope of all dofs?
 bool HasLinearDamping(const mjModel* model);
-
-/// Tension of an edge within an element of a flex, by whose sign the discrete integrator's metric has a part of it, (H4).
-struct FlexTension {
-  int flex, element, edge;  ///< of the flex, of the element
-  signed char sign;         ///< 1: pulls, -1: pushes, 0: none, to rounding
-  bool matters;             ///< do its ends move apart? Else that part multiplies nothing
-  double room;  ///< [m] by how much each edge of the element has to be longer or shorter, at least, for another sign
-};
-
-/// Those of all elastic flexes of triangles or tetrahedra under the discrete integrator; none under others. @pre `data`
-/// is after mj_forward or mj_step.
-void FindFlexTensions(const mjModel* model, const mjData* data, std::vector<FlexTension>* tensions);
 
 /// Is gravity compensated?
 bool CompensatesGravity(const mjModel* model);

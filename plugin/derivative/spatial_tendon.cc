@@ -52,20 +52,10 @@ void FixedMoment(const mjModel* m, const mjData* d, int t, Moment* moment) {
   for (int k = 0; k < n; k++) moment->J[k] = moment->length[k] = d->ten_J[adr + k];
 }
 
-// (T8) a straight piece: frame and first end are those of the first site
+// frame and first end are those of the first site
 MomentElement Straight(const mjModel* m, const mjData* d, int site0, int site1, double divisor) {
-  MomentElement element;
-  element.frame = m->site_bodyid[site0];
-  element.body[0] = m->site_bodyid[site1];
-  element.point[0] = Vec3Map(d->site_xpos + 3 * site1);
-  Vec3 line = element.point[0] - Vec3Map(d->site_xpos + 3 * site0);
-  const double length = line.norm();
-  line = length < mjMINVAL ? Vec3(Vec3::UnitX()) : Vec3(line / length);
-  element.force[0] = line / divisor;
-  if (length >= mjMINVAL)
-    element.H.topLeftCorner<3, 3>() =
-        PLANT("tendon: straight piece", (Mat3::Identity() - line * line.transpose()) / (length * divisor));
-  return element;
+  return StraightElement(m->site_bodyid[site0], Vec3Map(d->site_xpos + 3 * site0), m->site_bodyid[site1],
+                         Vec3Map(d->site_xpos + 3 * site1), divisor);
 }
 
 bool Wrapped(const mjModel* m, const mjData* d, int at, int geom, int side, const int* site, double divisor,

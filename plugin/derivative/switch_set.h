@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "derivative/flex_element.h"
 #include "derivative/passive.h"
 #include "derivative/sensor_contact.h"
 

@@ -328,7 +328,9 @@ TEST_F(LevelChoiceTest, APullBackTakesWholeStepsForTheSensorsThatNeedThem) {
     EXPECT_EQ(vjp.coverage.terms[0].level, Level::kAnalytic);
     EXPECT_EQ(vjp.coverage.Worst(), Level::kStep);
     EXPECT_EQ(vjp.qfrc.size(), forces ? m->nv : 0);
-    if (forces) EXPECT_NEAR(vjp.qfrc[1], by_u[0], 1e-6 * std::abs(by_u[0]));  // as the motor of the lever
+    if (forces) {
+      EXPECT_NEAR(vjp.qfrc[1], by_u[0], 1e-6 * std::abs(by_u[0]));  // as the motor of the lever
+    }
   }
   mjcb_sensor = nullptr;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "derivative/analytic.h"
+#include "derivative/closed_forms.h"
 #include "derivative/metric_scene.h"
 #include "support/engine_test.h"
 #include "support/random_state.h"
@@ -15,57 +15,8 @@
 namespace costate {
 namespace {
 
+using support::Apart;
 using MetricTest = support::EngineTest;
-
-double Apart(const MatrixXd& X, const MatrixXd& Y) {
-  return X.size() ? (X - Y).cwiseAbs().maxCoeff() / std::max(1e-300, Y.cwiseAbs().maxCoeff()) : 0;
-}
-
-// at a random state whose rows act, with the scene's own options changed by `change`
-void ExpectClosed(const mjModel* m, unsigned seed, int* rows, int* contacts) {
-  const DataPtr data = MakeData(m);
-  SetState(m, data.get(), support::RandomState(m, seed, {.position = 0.12, .velocity = 1, .inside_limits = false}));
-  const VectorXd x = GetState(m, data.get()), u = support::RandomControl(m, seed);
-  mju_copy(data->ctrl, u.data(), static_cast<int>(m->nu));
-  mj_forward(m, data.get());
-  *rows += data->nefc;
-  *contacts += data->ncon;
-
-  Linearizer one(m), two(m, {.level = Level::kResidual});
-  StepDerivative closed, differenced;
-  one.Linearize(x, u, &closed);
-  two.Linearize(x, u, &differenced);
-  ASSERT_EQ(closed.status, StepStatus::kOk);
-  for (const TermCoverage& term : closed.coverage.terms) EXPECT_EQ(term.level, Level::kAnalytic) << term.reason;
-  EXPECT_LT(Apart(closed.A, differenced.A), 1e-9);
-  EXPECT_LT(Apart(closed.B, differenced.B), 1e-9);
-
-  // rows alone are differenced with the metric that actuators make
-  TermSwitch rows_alone;
-  rows_alone.constraint = true;
-  AnalyticBackend backend(m, false, rows_alone);
-  const DataPtr work = MakeData(m);
-  mj_copyState(m, data.get(), work.get(), mjSTATE_INTEGRATION);
-  std::string missing;
-  StepDerivative mixed;
-  ASSERT_TRUE(backend.Linearize(m, work.get(), false, &mixed, &missing)) << missing;
-  EXPECT_LT(Apart(mixed.A, differenced.A), 1e-9);
-
-  // products are theirs, and so is what follows a forward: as far as both find the same acceleration
-  support::Random random(seed);
-  const VectorXd lambda = random.Vector(static_cast<int>(closed.A.rows())),
-                 dx = random.Vector(static_cast<int>(closed.A.cols())), du = random.Vector(static_cast<int>(m->nu));
-  StepVjp vjp;
-  one.Vjp(x, u, lambda, &vjp);
-  EXPECT_LT(Apart(vjp.x, closed.A.transpose() * lambda), 1e-9);
-  EXPECT_LT(Apart(vjp.u, closed.B.transpose() * lambda), 1e-9);
-  StepJvp jvp;
-  one.Jvp(x, u, dx, du, &jvp);
-  EXPECT_LT(Apart(jvp.dx, closed.A * dx + closed.B * du), 1e-9);
-  StepDerivative after;
-  one.LinearizeAfterForward(data.get(), &after);
-  EXPECT_LT(Apart(after.A, closed.A), 1e-9);
-}
 
 // (I9), (I10), (C23): springs, dampers and servos of joints and along tendons, and every kind of row that the metric
 // scales, under both cones, with impedances that bend and with springs that a step does not resolve
@@ -79,7 +30,8 @@ TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
                        ", seed " + std::to_string(seed));
           const ModelPtr model = LoadModelFromString(MetricScene(cone, condim));
           model->opt.timestep = timestep;
-          ExpectClosed(model.get(), seed, &rows, &contacts);
+          support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
+                                &contacts);
         }
       }
     }
@@ -95,7 +47,8 @@ TEST_F(MetricTest, RowsAreTheStepsWithoutAnythingInTheMetric) {
     SCOPED_TRACE(seed);
     const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
     model->opt.disableflags |= mjDSBL_SPRING | mjDSBL_DAMPER | mjDSBL_ACTUATION;
-    ExpectClosed(model.get(), seed, &rows, &contacts);
+    support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
+                          &contacts);
   }
   EXPECT_GT(rows, 0);
 }

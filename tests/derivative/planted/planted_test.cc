@@ -9,6 +9,7 @@
 
 #include "derivative/analytic.h"
 #include "derivative/crossed_boxes.h"
+#include "derivative/flex_scene.h"
 #include "derivative/metric_scene.h"
 #include "derivative/noslip_scene.h"
 #include "derivative/plant.h"
@@ -107,6 +108,12 @@ std::vector<Scene> Scenes() {
              [=](mjModel* m) { m->opt.timestep = timestep; }});
       }
     }
+  }
+
+  // elasticity, edges and their rows, vertices on a plane
+  for (const char* integrator : {"Euler", "discrete"}) {
+    for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"elliptic", 4}})
+      add({"flex", FlexScene(integrator, cone, condim), 1, 0, 0.008, 0.3});
   }
 
   // the ends of two capsules in one point, where their contact has no direction of its own

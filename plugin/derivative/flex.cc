@@ -1,0 +1,254 @@
+#include "derivative/flex.h"
+
+#include <costate/model.h>
+
+#include <algorithm>
+
+#include "core/finite.h"
+#include "core/plugins.h"
+#include "derivative/chain.h"
+#include "derivative/flex_element.h"
+#include "derivative/plant.h"
+
+namespace costate {
+
+namespace {
+
+bool Enabled(const mjModel* m, int bit) { return (m->opt.disableflags & bit) == 0; }
+
+bool IsStatic(const mjModel* m, int body) { return LastDof(m, body) < 0; }
+
+// Is the body moved by slides alone, on a static one?
+bool SlidesInWorld(const mjModel* m, int body) {
+  bool slides = m->body_dofnum[body] == m->body_jntnum[body] && IsStatic(m, m->body_parentid[body]);
+  for (int j = m->body_jntadr[body], end = j + m->body_jntnum[body]; j < end; j++)
+    slides = slides && m->jnt_type[j] == mjJNT_SLIDE;
+  return slides;
+}
+
+// do its slides go along the body's axes, in order, as the engine takes for granted?
+bool SlidesAlongAxes(const mjModel* m, int body) {
+  bool along = SlidesInWorld(m, body);
+  for (int k = 0; k < m->body_jntnum[body] && along; k++) {
+    const mjtNum* axis = m->jnt_axis + 3 * (m->body_jntadr[body] + k);
+    for (int x = 0; x < 3; x++) along = along && axis[x] == (x == k ? 1 : 0);
+  }
+  return along;
+}
+
+template <typename Good>
+bool AllVertices(const mjModel* m, int f, Good good) {
+  const int* body = m->flex_vertbodyid + m->flex_vertadr[f];
+  return std::all_of(body, body + m->flex_vertnum[f], good);
+}
+
+std::string MissingOf(const mjModel* m, int f) {
+  const std::string name = ElementName(m, mjOBJ_FLEX, f);
+  if (!HasElasticity(m, f)) return "";
+  if (m->flex_interp[f] != 0) return "forces of " + name + ", which is interpolated";
+  if (m->flex_plasticadr[f] >= 0) return "forces of " + name + ", which yields";
+  if (HasStretch(m, f) && m->flex_dim[f] == 3) {
+    const ElementShape shape(3);
+    const mjtNum* numbers = m->flex_stiffness + m->flex_stiffnessadr[f];
+    for (int t = 0; t < m->flex_elemnum[f]; t++) {
+      if (!AreZero(numbers + shape.numbers * t + shape.products, shape.numbers - shape.products))
+        return "forces of " + name + ", of another material";
+    }
+  }
+
+  // the engine has shortcuts for bodies that slide
+  const auto is_plain = [m](int b) { return m->body_simple[b] != 2 || SlidesAlongAxes(m, b); };
+  const auto bends = [m](int b) { return IsStatic(m, b) || (m->body_dofnum[b] == 3 && SlidesAlongAxes(m, b)); };
+  if (HasStretch(m, f) && !AllVertices(m, f, is_plain)) return "forces of " + name + ", whose slides have other axes";
+  if (HasBending(m, f) && !AllVertices(m, f, bends)) return "bending of " + name + ", whose vertices do not slide";
+  return "";
+}
+
+}  // namespace
+
+bool HasElasticity(const mjModel* m, int f) {
+  if (m->flex_rigid[f] || !HasPassiveForces(m)) return false;
+  const bool spring = Enabled(m, mjDSBL_SPRING), damper = Enabled(m, mjDSBL_DAMPER);
+  if ((spring && m->flex_edgestiffness[f] != 0) || (damper && m->flex_edgedamping[f] != 0)) return true;
+  if (m->flex_dim[f] == 1) return false;
+  const bool stiff = m->flex_interp[f] != 0 ? m->flex_stiffnessadr[f] >= 0 || m->flex_bendingadr[f] >= 0
+                                            : HasStretch(m, f) || HasBending(m, f);
+  return stiff && (spring || damper);
+}
+
+std::string FlexForces::Missing(const mjModel* m) {
+  std::string missing;
+  for (int f = 0; f < m->nflex && missing.empty(); f++) missing = MissingOf(m, f);
+  return missing;
+}
+
+FlexForces::FlexForces(const mjModel* m) : held_(m->nflex, 0), moment_(m->nflexedge), tension_(m->nflexedge) {
+  if (m->nflex == 0) return;
+  builder_ = std::make_unique<MomentBuilder>(m);
+  slot_.assign(m->nv, -1);
+  for (int i = 0; i < m->neq; i++) {
+    if (m->eq_type[i] == mjEQ_FLEX) held_[m->eq_obj1id[i]] = 1;
+  }
+}
+
+bool FlexForces::IsUsed(const mjModel* m, int f) const {
+  return HasEdges(m, f) && (held_[f] || (HasElasticity(m, f) && MissingOf(m, f).empty()));
+}
+
+void FlexForces::Compute(const mjModel* m, const mjData* d) {
+  for (int f = 0; f < m->nflex; f++) {
+    if (!IsUsed(m, f)) continue;
+    const int first = m->flex_vertadr[f];
+    for (int e = m->flex_edgeadr[f], end = e + m->flex_edgenum[f]; e < end; e++) {
+      if (m->flexedge_rigid[e]) continue;
+      const int a = first + m->flex_edge[2 * e], b = first + m->flex_edge[2 * e + 1];
+      builder_->Begin(&moment_[e]);
+      builder_->Add(m, d,
+                    StraightElement(m->flex_vertbodyid[a], Vec3Map(d->flexvert_xpos + 3 * a), m->flex_vertbodyid[b],
+                                    Vec3Map(d->flexvert_xpos + 3 * b)));
+      builder_->End(d);
+    }
+  }
+}
+
+// (P6)
+void FlexForces::AddEdges(const mjModel* m, const mjData* d, int f, Columns* R) const {
+  const double k = Enabled(m, mjDSBL_SPRING) ? m->flex_edgestiffness[f] : 0;
+  const double c = Enabled(m, mjDSBL_DAMPER) ? m->flex_edgedamping[f] : 0;
+  if (k == 0 && c == 0) return;
+  for (int e = m->flex_edgeadr[f], end = e + m->flex_edgenum[f]; e < end; e++) {
+    if (m->flexedge_rigid[e]) continue;
+    tension_[e] += k * (m->flexedge_length0[e] - d->flexedge_length[e]) - c * d->flexedge_velocity[e];
+    AddSlopes(moment_[e], static_cast<int>(m->nv), PLANT("flex: edge spring", -k), PLANT("flex: edge damper", -c),
+              nullptr, R);
+  }
+}
+
+// (P7)
+void FlexForces::AddElements(const mjModel* m, const mjData* d, int f, Columns* R) const {
+  if (!HasStretch(m, f)) return;
+  const ElementShape shape(m->flex_dim[f]);
+  const int nv = static_cast<int>(m->nv), edges = shape.edges;
+  const double h = m->opt.timestep, spring = Enabled(m, mjDSBL_SPRING) ? 1 : 0;
+  const double damping = h > 0 && Enabled(m, mjDSBL_DAMPER) ? m->flex_damping[f] / h : 0;
+  for (int t = 0; t < m->flex_elemnum[f]; t++) {
+    const int* edge = m->flex_elemedge + m->flex_elemedgeadr[f] + edges * t;
+    double K[6][6], stretch[6], by_length[6], by_velocity[6], l[6];
+    shape.Unpack(m->flex_stiffness + m->flex_stiffnessadr[f] + shape.numbers * t, K);
+    for (int a = 0; a < edges; a++) {
+      const int at = m->flex_edgeadr[f] + edge[a];
+      const double l0 = m->flexedge_length0[at], before = d->flexedge_length[at] - h * d->flexedge_velocity[at];
+      l[a] = d->flexedge_length[at];
+      stretch[a] = spring * (l[a] * l[a] - l0 * l0) + damping * (l[a] * l[a] - before * before);
+      by_length[a] = PLANT("flex: stretch", 2 * spring * l[a] + 2 * damping * (l[a] - before));
+      by_velocity[a] = PLANT("flex: stretch by velocity", 2 * damping * h * before);
+    }
+
+    // its dofs, and its edges' moments on them
+    dof_.clear();
+    for (int a = 0; a < edges; a++) {
+      for (int i : moment_[m->flex_edgeadr[f] + edge[a]].dof) {
+        if (slot_[i] >= 0) continue;
+        slot_[i] = static_cast<int>(dof_.size());
+        dof_.push_back(i);
+      }
+    }
+    const int n = static_cast<int>(dof_.size());
+    J_.setZero(n, edges);
+    by_q_.setZero(n, edges);
+    by_v_.setZero(n, edges);
+    for (int a = 0; a < edges; a++) {
+      const int at = m->flex_edgeadr[f] + edge[a];
+      const Moment& moment = moment_[at];
+      double tension = 0;
+      for (int b = 0; b < edges; b++) tension -= K[a][b] * stretch[b];
+      tension_[at] += tension * l[a];
+      for (int i = 0; i < moment.size(); i++) {
+        const int slot = slot_[moment.dof[i]];
+        J_(slot, a) = moment.J[i];
+        for (int b = 0; b < edges; b++) {
+          by_q_(slot, b) -= l[b] * K[a][b] * (by_length[a] * moment.J[i] + by_velocity[a] * moment.rate[i]);
+          by_v_(slot, b) -= l[b] * K[a][b] * by_velocity[a] * moment.J[i];
+        }
+        by_q_(slot, a) += PLANT("flex: tension by length", tension * moment.J[i]);
+      }
+    }
+    for (int j = 0; j < n; j++) {
+      for (int i = 0; i < n; i++) {
+        (*R)(dof_[i], dof_[j]) += J_.row(i).dot(by_q_.row(j));
+        (*R)(dof_[i], nv + dof_[j]) += J_.row(i).dot(by_v_.row(j));
+      }
+    }
+    for (int i : dof_) slot_[i] = -1;
+  }
+}
+
+namespace {
+
+// (P8) of vertices that slide along the world's or a static body's axes
+void AddBending(const mjModel* m, const mjData* d, int f, Columns* R) {
+  if (!HasBending(m, f)) return;
+  const int nv = static_cast<int>(m->nv), first = m->flex_vertadr[f];
+  const double spring = Enabled(m, mjDSBL_SPRING) ? 1 : 0;
+  const double damping = Enabled(m, mjDSBL_DAMPER) ? m->flex_damping[f] : 0;
+  for (int e = 0; e < m->flex_edgenum[f]; e++) {
+    const int *ends = m->flex_edge + 2 * (m->flex_edgeadr[f] + e),
+              *flap = m->flex_edgeflap + 2 * (m->flex_edgeadr[f] + e);
+    if (flap[1] < 0) continue;
+    const int vertex[4] = {first + ends[0], first + ends[1], first + flap[0], first + flap[1]};
+    const mjtNum *b = m->flex_bending + m->flex_bendingadr[f] + kBendingNumbers * e, curve = b[16];
+    Vec3 side[3];
+    for (int k = 0; k < 3; k++)
+      side[k] = Vec3Map(d->flexvert_xpos + 3 * vertex[k + 1]) - Vec3Map(d->flexvert_xpos + 3 * vertex[0]);
+
+    // of the forces side_k+1 × side_k+2 at vertex k + 1, and their opposite at vertex 0, by each vertex
+    Mat3 turn[4][4];
+    for (int k = 0; k < 3; k++) {
+      const int next = (k + 1) % 3, last = (k + 2) % 3;
+      turn[k + 1][k + 1].setZero();
+      turn[k + 1][next + 1] = -Skew(side[last]);
+      turn[k + 1][last + 1] = Skew(side[next]);
+      turn[k + 1][0] = Skew(side[last]) - Skew(side[next]);
+    }
+    for (int j = 0; j < 4; j++) turn[0][j] = -(turn[1][j] + turn[2][j] + turn[3][j]);
+
+    for (int i = 0; i < 4; i++) {
+      const int body = m->flex_vertbodyid[vertex[i]];
+      if (IsStatic(m, body)) continue;
+      const Mat3 axes = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body);
+      for (int j = 0; j < 4; j++) {
+        const int other = m->flex_vertbodyid[vertex[j]];
+        if (IsStatic(m, other)) continue;
+        const Mat3 moved = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * other);
+        const Mat3 by_position = PLANT("flex: bending", spring * b[4 * i + j] * Mat3::Identity()) +
+                                 PLANT("flex: curved rest", spring * curve * turn[i][j]);
+        const Mat3 by_q = axes.transpose() * by_position * moved;
+        const Mat3 by_v =
+            PLANT("flex: bending damper", damping * b[4 * i + j]) * axes.transpose();  // as the engine: in no frame
+        for (int x = 0; x < 3; x++) {
+          for (int y = 0; y < 3; y++) {
+            const int row = m->body_dofadr[body] + x, column = m->body_dofadr[other] + y;
+            (*R)(row, column) -= by_q(x, y);
+            (*R)(row, nv + column) -= by_v(x, y);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void FlexForces::Add(const mjModel* m, const mjData* d, Columns* R) const {
+  for (int f = 0; f < m->nflex; f++) {
+    if (!HasElasticity(m, f)) continue;
+    const int begin = m->flex_edgeadr[f], end = begin + m->flex_edgenum[f];
+    std::fill(tension_.begin() + begin, tension_.begin() + end, 0);
+    AddEdges(m, d, f, R);
+    AddElements(m, d, f, R);
+    AddBending(m, d, f, R);
+    for (int e = begin; e < end; e++) AddTurning(moment_[e], PLANT("flex: turning edge", tension_[e]), nullptr, R);
+  }
+}
+
+}  // namespace costate

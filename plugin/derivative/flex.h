@@ -1,0 +1,56 @@
+// Forces of flexes that are not interpolated: edges, elements that stretch, triangles that bend. Section P of README.md.
+#ifndef COSTATE_DERIVATIVE_FLEX_H_
+#define COSTATE_DERIVATIVE_FLEX_H_
+
+#include <mujoco/mujoco.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "derivative/columns.h"
+#include "derivative/moment.h"
+
+namespace costate {
+
+/// Does a flex exert passive forces?
+bool HasElasticity(const mjModel* model, int flex);
+
+/// Do all its edges have a moment? Those of interpolated flexes have none.
+inline bool HasEdges(const mjModel* model, int flex) {
+  return !model->flex_rigid[flex] && model->flex_interp[flex] == 0;
+}
+
+/// Moments of edges, of flexes that exert forces or whose edges are held, and the forces.
+class FlexForces {
+ public:
+  explicit FlexForces(const mjModel* model);
+
+  /// "" if all forces of flexes have a closed form, else the first that has none, and why.
+  static std::string Missing(const mjModel* model);
+
+  /// @pre `data` holds positions and velocities.
+  void Compute(const mjModel* model, const mjData* data);
+
+  /// Of an edge of all flexes' list. Empty where it is rigid. @pre Compute.
+  const Moment& edge(int edge) const { return moment_[edge]; }
+
+  /// R += ∂(forces), q and v columns. (P6)–(P8)
+  void Add(const mjModel* model, const mjData* data, Columns* R) const;
+
+ private:
+  bool IsUsed(const mjModel* model, int flex) const;
+  void AddEdges(const mjModel* model, const mjData* data, int flex, Columns* R) const;
+  void AddElements(const mjModel* model, const mjData* data, int flex, Columns* R) const;
+
+  std::vector<char> held_;  // flexes whose edges are, or may be
+  std::unique_ptr<MomentBuilder> builder_;
+  std::vector<Moment> moment_;
+  mutable std::vector<double> tension_;      // of each edge
+  mutable std::vector<int> slot_, dof_;      // of an element's dofs
+  mutable Eigen::MatrixXd J_, by_q_, by_v_;  // of an element: dofs × edges
+};
+
+}  // namespace costate
+
+#endif  // COSTATE_DERIVATIVE_FLEX_H_

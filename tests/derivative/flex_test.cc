@@ -1,0 +1,113 @@
+#include <costate/derivative.h>
+#include <costate/model.h>
+#include <costate/state.h>
+
+#include <string>
+
+#include "derivative/closed_forms.h"
+#include "derivative/flex_scene.h"
+#include "support/engine_test.h"
+
+namespace costate {
+namespace {
+
+using FlexTest = support::EngineTest;
+using support::Apart;
+constexpr support::RandomStateOptions kNear{.position = 0.008, .velocity = 0.3, .inside_limits = false};
+
+// (P6)–(P8), (H4), (I11): elasticity on moving bodies and on the floor, rows of edges, vertices that touch a plane
+TEST_F(FlexTest, ClosedFormsAreTheDifferencesOfTheResidual) {
+  for (const char* integrator : {"Euler", "discrete"}) {
+    for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"elliptic", 4}, std::pair{"elliptic", 1}}) {
+      int rows = 0, contacts = 0;
+      for (unsigned seed = 1; seed <= 2; seed++) {
+        SCOPED_TRACE(std::string(integrator) + " " + cone + " " + std::to_string(condim) + ", seed " +
+                     std::to_string(seed));
+        const ModelPtr model = LoadModelFromString(FlexScene(integrator, cone, condim));
+        support::ExpectClosed(model.get(), seed, kNear, &rows, &contacts);
+      }
+      EXPECT_GT(rows, 20);
+      EXPECT_GT(contacts, 4);
+    }
+  }
+}
+
+// Each of springs and dampers alone.
+TEST_F(FlexTest, SpringsAndDampersAreSwitchedOffApart) {
+  int rows = 0, contacts = 0;
+  for (const char* integrator : {"Euler", "discrete"}) {
+    for (const int off : {int{mjDSBL_SPRING}, int{mjDSBL_DAMPER}, mjDSBL_SPRING | mjDSBL_DAMPER}) {
+      SCOPED_TRACE(std::string(integrator) + ", without " + std::to_string(off));
+      const ModelPtr model = LoadModelFromString(FlexScene(integrator, "pyramidal", 3));
+      model->opt.disableflags |= off;
+      support::ExpectClosed(model.get(), 3, kNear, &rows, &contacts);
+    }
+  }
+  EXPECT_GT(contacts, 0);
+}
+
+// Implicit integrators leave the dampers of edges out of their matrix, which those of joints are in.
+TEST_F(FlexTest, ImplicitIntegratorsTakeEdgesAsTheyAre) {
+  for (const char* integrator : {"implicit", "implicitfast", "RK4"}) {
+    SCOPED_TRACE(integrator);
+    const ModelPtr model =
+        LoadModelFromString("<mujoco><option timestep='.002' integrator='" + std::string(integrator) +
+                            R"('/><worldbody><geom type='plane' size='1 1 .1' pos='0 0 -.1'/>
+        <body><joint axis='0 1 .3' damping='.3'/><geom size='.03' mass='.2' contype='0'/><body name='hand' pos='.1 0 0'><joint type='ball' damping='.02'/>
+        <geom size='.03' mass='.1' contype='0'/>
+        <flexcomp type='grid' count='4 1 1' spacing='.05 .05 .05' pos='.08 0 -.02' radius='.01' name='rope' dim='1' mass='.1'>
+          <edge stiffness='20' damping='.3'/><pin id='0'/></flexcomp>
+        <flexcomp type='grid' count='2 3 1' spacing='.05 .05 .05' pos='.05 .1 -.08' radius='.01' name='net' dim='2' mass='.1'>
+          <edge equality='true' damping='.2'/><pin id='0'/></flexcomp></body></body></worldbody></mujoco>)");
+    int rows = 0, contacts = 0;
+    support::ExpectClosed(model.get(), 1, kNear, &rows, &contacts);
+    EXPECT_GT(rows, 8);
+  }
+}
+
+TEST_F(FlexTest, SensorsAndInverseDynamicsKnowThem) {
+  std::string scene = FlexScene("Euler", "pyramidal", 3);
+  scene.insert(scene.find("</mujoco>"),
+               "<sensor><force site='t'/><torque site='s'/><accelerometer site='t'/></sensor>");
+  const ModelPtr model = LoadModelFromString(scene);
+  const VectorXd x = support::RandomState(model.get(), 1, kNear), u = VectorXd::Zero(0);
+  Linearizer one(model.get()), two(model.get(), {.level = Level::kResidual});
+  StepDerivative closed, differenced;
+  one.Linearize(x, u, &closed);
+  two.Linearize(x, u, &differenced);
+  EXPECT_EQ(closed.coverage.Worst(), Level::kAnalytic);
+  EXPECT_LT(Apart(closed.C, differenced.C), 1e-8);
+  InverseDerivative inverse, other;
+  const VectorXd qacc = support::Random(2).Vector(static_cast<int>(model->nv));
+  one.LinearizeInverse(x, u, qacc, &inverse);
+  two.LinearizeInverse(x, u, qacc, &other);
+  EXPECT_EQ(inverse.coverage.Worst(), Level::kAnalytic);
+  EXPECT_LT(Apart(inverse.q, other.q), 1e-8);
+  EXPECT_LT(Apart(inverse.v, other.v), 1e-8);
+}
+
+// What has no closed form says so, by the flex' name.
+TEST_F(FlexTest, OtherFlexesAreDifferencedByName) {
+  const auto reason = [](const std::string& flex, const std::string& around = "%") {
+    std::string body = around;
+    body.replace(body.find('%'), 1,
+                 "<flexcomp name='f' type='grid' spacing='.05 .05 .05' radius='.01' mass='.1' " + flex + "</flexcomp>");
+    const ModelPtr model =
+        LoadModelFromString("<mujoco><option timestep='1e-4'/><worldbody>" + body + "</worldbody></mujoco>");
+    const StepDerivative step = Linearize(model.get(), MakeData(model.get()).get());
+    EXPECT_EQ(step.coverage.Worst(), Level::kResidual);
+    for (const TermCoverage& term : step.coverage.terms) {
+      if (term.level != Level::kAnalytic) return term.reason;
+    }
+    return std::string();
+  };
+  const std::string young = "<elasticity young='1e3' poisson='.2'/>",
+                    shell = "<elasticity young='1e3' poisson='.2' thickness='.01' elastic2d='both'/>";
+  EXPECT_EQ(reason("dim='3' count='3 3 3' dof='trilinear'>" + young), "forces of f, which is interpolated");
+  EXPECT_EQ(reason("dim='2' count='3 3 1'><contact contype='0' conaffinity='0'/><pin id='0'/>" + shell,
+                   "<body name='b'><freejoint/><geom size='.1' contype='0'/>%</body>"),
+            "bending of f, whose vertices do not slide");
+}
+
+}  // namespace
+}  // namespace costate
