@@ -5,6 +5,7 @@
 
 #include <costate/model.h>
 
+#include "core/finite.h"
 #include "derivative/chain.h"
 #include "derivative/chain_axes.h"
 #include "derivative/contact_belt.h"
@@ -31,7 +32,8 @@ std::string ConstraintDerivative::MoveContacts(const mjModel* model, mjData* dat
   geometry_.Compute(model, data, &motion_missing_, use_products_ && !all_contacts_, &pulled);
   moved_ = true;
   for (int c = 0; c < data->ncon; c++) {
-    if (pulled[c] && !geometry_.has_motion(c)) return motion_missing_;
+    if (pulled[c] && !geometry_.has_motion(c))
+      return motion_missing_.empty() ? ContactName(model, data->contact[c]) : motion_missing_;
   }
   return "";
 }
@@ -53,6 +55,7 @@ void ConstraintDerivative::Clear() {
     }
   }
   contact_.clear();
+  elements_ = 0;
   pair_.clear();
   chain_.clear();
   chain_sign_.clear();
@@ -125,8 +128,11 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     if (foreign && missing->empty()) {
       *missing = "surface velocity of the " + ContactName(model, contact) + ", which is not its geoms'";
     }
-    if (!moves || foreign) {
+    if (!moves && !leave_all && ElementContact::Is(model, contact) && AddElement(model, data, contact)) {
+      KeepHessian(data, contact.efc_address, RowCount(data, contact));
+    } else if (!moves || foreign) {
       Leave(model, data, contact.efc_address, RowCount(data, contact));
+      if (missing->empty()) *missing = ContactName(model, contact);
     } else {
       closed_contact_[c] = true;
       const BeltMotion* moving = has_belt ? &belt : nullptr;
@@ -137,6 +143,17 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
     if (pull_[c] != 0) AddPull(model, data, c);
   }
   return missing->empty();
+}
+
+// hardness of rows that follows the metric has no closed form here, (I10)
+bool ConstraintDerivative::AddElement(const mjModel* model, const mjData* data, const mjContact& contact) {
+  if (IsDiscrete(model) && data->efm_sdiag && !AreZero(data->efm_sdiag, model->nv)) return false;
+  if (HasBelt(model, contact)) return false;
+  if (!axes_of_elements_) axes_of_elements_ = std::make_unique<AxisGroups>(model);
+  if (static_cast<int>(element_.size()) == elements_) element_.emplace_back();
+  if (!element_[elements_].Fill(model, data, contact, *axes_of_elements_)) return false;
+  elements_++;
+  return true;
 }
 
 // (C21)
@@ -536,6 +553,7 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
                                            Columns* R, TreeSolver* H) const {
   const int nv = static_cast<int>(model->nv);
 
+  for (int k = 0; R && k < elements_; k++) element_[k].Add(nv, R);
   for (const Product& product : product_) {
     if (!H) break;
     ForJacobianRow(model, data, product.row, [&](int i, double Ji) {

@@ -11,6 +11,7 @@
 #include "derivative/columns.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/contact_product.h"
+#include "derivative/element_contact.h"
 #include "derivative/equality.h"
 #include "derivative/flex.h"
 #include "derivative/spatial_tendon.h"
@@ -157,6 +158,7 @@ class ConstraintDerivative {
   };
   void Clear();
   bool TendonRow(const mjModel* model, const mjData* data, int row, std::string* missing);
+  bool AddElement(const mjModel* model, const mjData* data, const mjContact& contact);
   bool EdgeRow(const mjModel* model, const mjData* data, int row);
   void AddBends(const mjData* data, Columns* R) const;
   Eigen::VectorXd BendSlope(const mjData* data, const Bend& bend) const;
@@ -205,6 +207,9 @@ class ConstraintDerivative {
     double factor;
   };
   std::vector<Product> product_;
+  std::vector<ElementContact> element_;  // of which elements_ are filled
+  int elements_ = 0;
+  std::unique_ptr<AxisGroups> axes_of_elements_;
   std::vector<BodyConstraint> body_;
   bool any_body_ = false;
   bool any_contact_ = false;  // that carries force, in matrices

@@ -53,6 +53,18 @@ bool BasisForce(const mjModel* model, const mjData* data, const mjContact& conta
   return true;
 }
 
+template <int dim>
+bool CopyForces(const mjModel* model, const mjData* data, const mjContact& contact, BasisForces* out) {
+  ContactForce<dim> force;
+  if (!BasisForce<dim>(model, data, contact, &force)) return false;
+  for (int i = 0; i < dim; i++) {
+    out->f[i] = force.f(i);
+    out->b[i] = force.b(i);
+    for (int j = 0; j < dim; j++) out->H[i][j] = force.H(i, j);
+  }
+  return true;
+}
+
 // columns of df, side by side
 enum { kGeometry = 0, kAcceleration = 7, kVelocity = 13, kBelt = 19, kStride = 24 };
 
@@ -181,6 +193,15 @@ COSTATE_SIMD void MultiplyTwist(const ContactBlock& block, const ContactMatrix& 
 }
 
 }  // namespace
+
+bool FindBasisForces(const mjModel* model, const mjData* data, const mjContact& contact, BasisForces* out) {
+  switch (contact.dim) {
+    case 1: return CopyForces<1>(model, data, contact, out);
+    case 3: return CopyForces<3>(model, data, contact, out);
+    case 4: return CopyForces<4>(model, data, contact, out);
+    default: return CopyForces<6>(model, data, contact, out);
+  }
+}
 
 Mat6 ContactBlock::ByTwist(const ContactMatrix& G, const Eigen::Matrix<double, 3, 6>* surface) const {
   Mat6 K;

@@ -12,6 +12,14 @@
 
 namespace costate {
 
+/// Forces of a contact and their Hessian in its basis (n, t1, t2, spin, roll1, roll2), both cones, with the damping of
+/// each row: (C4).
+struct BasisForces {
+  double f[6], b[6], H[6][6];
+};
+/// @return false where the contact carries no force.
+bool FindBasisForces(const mjModel* model, const mjData* data, const mjContact& contact, BasisForces* out);
+
 /// How a contact answers to its distance: y changes by kappa dφ, its forces by f · gain dφ as the impedance moves. (C7),
 /// (C8), (C12); but for the normal kappa is zero, (C23) aside.
 struct ContactStiffness {

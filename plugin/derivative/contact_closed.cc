@@ -67,6 +67,28 @@ Patch BoxPatch(const GeomPose& box, const Vec3& x) {
   return inside == 1 ? Patch::Line(x, box.R.col(free), 0, Vec3::Zero()) : Patch::Face(x);
 }
 
+bool GeomPatch(const GeomPose& geom, const Vec3& x, const Vec3& m, double slack, Patch* out) {
+  constexpr double kAcross = 1e-7;  // sine
+  switch (geom.type) {
+    case mjGEOM_SPHERE: *out = Patch::Ball(geom.center, geom.size(0), m); break;
+    case mjGEOM_CAPSULE: *out = CapsulePatch(geom, x, m); break;
+    case mjGEOM_CYLINDER: *out = CylinderPatch(geom, x, m); break;
+    case mjGEOM_ELLIPSOID: *out = Patch::Ellipsoid(geom.center, geom.R, geom.size, m); break;
+    case mjGEOM_BOX: {
+      *out = BoxPatch(geom, x);
+      const Vec3 local = geom.R.transpose() * (x - geom.center), normal = geom.R.transpose() * m;
+      for (int i = 0; i < 3; i++) {
+        const bool inside = std::abs(local(i)) < geom.size(i) - kEnd * geom.size.maxCoeff();
+        if (inside ? std::abs(normal(i)) > kAcross : std::abs(local(i)) > geom.size(i) + slack) return false;
+      }
+      return (local.cwiseAbs() - geom.size).maxCoeff() >= -slack;  // not within
+    }
+    default: return false;
+  }
+  if (out->flat == 1 && std::abs(out->line.dot(m)) > kAcross) return false;
+  return (out->x - x).norm() <= slack;
+}
+
 bool ClosedPatches(const mjModel* model, const mjData* data, const mjContact& contact, PatchPair* out) {
   const GeomPose second(model, data, contact.geom[1]);
   const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos);

@@ -23,6 +23,10 @@ struct GeomPose {
 /// Face, edge or corner of a box at x.
 Patch BoxPatch(const GeomPose& box, const Vec3& x);
 
+/// What a geom is at x on its surface, m its normal outwards. @return false for planes, meshes, height fields and SDFs,
+/// and where that is not so to `slack` [m].
+bool GeomPatch(const GeomPose& geom, const Vec3& x, const Vec3& m, double slack, Patch* out);
+
 struct PatchPair {
   Patch first, second;
   Vec3 tangent = Vec3::Zero();  ///< the vector that the collider made the first tangent of, fixed

@@ -350,7 +350,6 @@ bool ContactGeometry::Compute(const mjModel* model, mjData* data, std::string* m
     std::string why;
     if (contact.geom[0] < 0 || contact.geom[1] < 0) {
       if (!differences_ && VertexOnPlane(model, data, c)) done_[c] = kMoves;
-      else why = ContactName(model, contact);
     } else if (IsWithoutLever(model, data, contact) && !PushesInVain(model, data, contact)) {
       Refuse(model, contact, "its Jacobian is zero", &why);
     } else if (EndTogether(model, data, contact)) {

@@ -95,7 +95,8 @@ class ContactGeometry {
   /// bit.
   /// @param with_force  contacts that carry no force are left out.
   /// @param also  contacts with a nonzero entry are wanted all the same, with a row or without; null: none.
-  /// @return false with the geoms' names in `missing` when a contact cannot be differentiated; the others still are.
+  /// @return false with the geoms' names in `missing` when a contact cannot be differentiated, without where it is one of
+  /// a flex; the others still are.
   bool Compute(const mjModel* model, mjData* data, std::string* missing, bool with_force = false,
                const std::vector<char>* also = nullptr);
 

@@ -41,6 +41,32 @@ inline std::string FlexScene(const std::string& integrator, const std::string& c
   </worldbody></mujoco>)";
 }
 
+/// A sheet and a rope that fall over a ball, a capsule and a box on a hinge; under the discrete integrator, whose metric
+/// bends where edges begin to pull, a net alone.
+inline std::string DrapedScene(const std::string& integrator, const std::string& cone, int condim) {
+  const std::string touch = " condim='" + std::to_string(condim) + "' friction='.6 .02 .01' solimp='.3 .95 .02'/>";
+  const auto hinge = [&](const std::string& y) {
+    return "<body pos='0 " + y +
+           R"( 0'><joint axis='0 1 .3' armature='.05'/><geom size='.02' mass='1' contype='0' conaffinity='0'/>
+      <geom type='sphere' size='.06' pos='-.15 0 .1')" +
+           touch + "<geom type='capsule' size='.04 .05' pos='0 0 .122' euler='80 10 0'" + touch +
+           "<geom type='box' size='.04 .05 .06' pos='.15 .01 .1' euler='3 4 10'" + touch + "</body>";
+  };
+  const std::string contact = "<contact selfcollide='none'" + touch;
+  const std::string rope =
+      R"(<flexcomp type='grid' count='12 1 1' spacing='.035 .03 .03' pos='0 .4 .178' euler='2 1 1' radius='.01' name='rope' dim='1' mass='.1'>
+      <edge stiffness='40' damping='.02'/>)" +
+      contact + "</flexcomp>" + hinge(".4");
+  return "<mujoco><option timestep='.001' integrator='" + integrator + "' cone='" + cone + "'/><worldbody>" +
+         hinge("0") +
+         R"(<flexcomp type='grid' count='9 4 1' spacing='.05 .05 .05' pos='0 .01 .18' euler='2 -1 5' radius='.01' name='sheet' dim='2' mass='.2'>
+      )" +
+         (integrator == "discrete"
+              ? "<edge equality='true'/>"
+              : "<elasticity young='1e4' poisson='.2' thickness='.004' damping='1e-3' elastic2d='stretch'/>") +
+         contact + "</flexcomp>" + (integrator == "discrete" ? "" : rope) + "</worldbody></mujoco>";
+}
+
 }  // namespace costate
 
 #endif  // COSTATE_TESTS_DERIVATIVE_FLEX_SCENE_H_

@@ -32,6 +32,40 @@ TEST_F(FlexTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   }
 }
 
+// (C24), (G17): balls, capsules and boxes that move, against vertices, edges and faces
+TEST_F(FlexTest, ContactsOfElementsAreTheDifferencesOfTheResidual) {
+  int corners = 0, contacts = 0;
+  for (const char* integrator : {"Euler", "discrete"}) {
+    for (const auto& [cone, condim] :
+         {std::pair{"pyramidal", 3}, std::pair{"elliptic", 4}, std::pair{"elliptic", 6}, std::pair{"elliptic", 1}}) {
+      const ModelPtr model = LoadModelFromString(DrapedScene(integrator, cone, condim));
+      const DataPtr data = MakeData(model.get());
+      for (int k = 0; k < 90; k++) {
+        mj_step(model.get(), data.get());
+        if (k % 15 != 14) continue;
+        SCOPED_TRACE(std::string(integrator) + " " + cone + " " + std::to_string(condim) + ", step " +
+                     std::to_string(k));
+        mj_forward(model.get(), data.get());
+        const StepDerivative one = Linearize(model.get(), data.get()),
+                             two = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+        if (one.coverage.Worst() != Level::kAnalytic) {
+          corners++;  // the nearest points are not unique
+          continue;
+        }
+        for (int c = 0; c < data->ncon; c++) contacts += data->contact[c].elem[1] >= 0;
+        EXPECT_LT(Apart(one.A, two.A), 1e-9);
+        const VectorXd x = GetState(model.get(), data.get()), u = VectorXd::Zero(0);
+        const VectorXd lambda = support::Random(1).Vector(static_cast<int>(one.A.rows()));
+        StepVjp vjp;
+        Linearizer(model.get()).Vjp(x, u, lambda, &vjp);
+        EXPECT_LT(Apart(vjp.x, one.A.transpose() * lambda), 1e-9);
+      }
+    }
+  }
+  EXPECT_GT(contacts, 200);
+  EXPECT_LT(corners, 5);
+}
+
 // Each of springs and dampers alone.
 TEST_F(FlexTest, SpringsAndDampersAreSwitchedOffApart) {
   int rows = 0, contacts = 0;

@@ -114,6 +114,7 @@ std::vector<Scene> Scenes() {
   for (const char* integrator : {"Euler", "discrete"}) {
     for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"elliptic", 4}})
       add({"flex", FlexScene(integrator, cone, condim), 1, 0, 0.008, 0.3});
+    add({"draped", DrapedScene(integrator, "elliptic", 6), 1, 60});
   }
 
   // the ends of two capsules in one point, where their contact has no direction of its own

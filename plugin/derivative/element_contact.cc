@@ -1,0 +1,312 @@
+#include "derivative/element_contact.h"
+
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+
+#include "derivative/chain.h"
+#include "derivative/contact_block.h"
+#include "derivative/contact_closed.h"
+#include "derivative/contact_frame.h"
+#include "derivative/plant.h"
+
+namespace costate {
+
+namespace {
+
+constexpr double kShare = 1e-12;  // of a vertex in the nearest point, below which it is none
+constexpr double kSlack = 1e-9;   // of an element's size: by how much places may be off
+constexpr double kAcross = 1e-7;  // sine between a normal and what it is normal to
+
+// is x in the plane of a box' face whose normal is along m?
+bool IsAboveFace(const GeomPose& geom, const Vec3& x, const Vec3& m, double slack) {
+  if (geom.type != mjGEOM_BOX) return false;
+  const Vec3 local = geom.R.transpose() * (x - geom.center), normal = geom.R.transpose() * m;
+  int axis;
+  normal.cwiseAbs().maxCoeff(&axis);
+  return normal.cross(Vec3::Unit(axis)).norm() < kAcross && std::abs(std::abs(local[axis]) - geom.size[axis]) <= slack;
+}
+
+}  // namespace
+
+bool ElementContact::Is(const mjModel* m, const mjContact& contact) {
+  const int side = contact.elem[0] >= 0 ? 0 : 1;
+  return contact.elem[side] >= 0 && contact.geom[1 - side] >= 0 && m->flex_interp[contact.flex[side]] == 0;
+}
+
+// the point of a simplex nearest to p
+ElementContact::Simplex ElementContact::Nearest(const Vec3* vertex, int count, const Vec3& p) {
+  Simplex nearest;
+  double least = mjMAXVAL;
+  for (int set = 1; set < 1 << count; set++) {
+    Simplex part;
+    for (int k = 0; k < count; k++) {
+      if (set >> k & 1) part.corner[part.corners++] = k;
+    }
+    const int n = part.corners - 1;
+    part.share[0] = 1;
+    if (n > 0) {
+      const auto E = part.Edges(vertex);
+      const auto square = (E.transpose() * E).eval();
+      const auto s = square.ldlt().solve(E.transpose() * (p - vertex[part.corner[0]])).eval();
+      for (int k = 0; k < n; k++) part.share[k + 1] = s[k], part.share[0] -= s[k];
+    }
+    Vec3 at = Vec3::Zero();
+    for (int k = 0; k <= n; k++) at += part.share[k] * vertex[part.corner[k]];
+    const bool within = std::all_of(part.share, part.share + n + 1, [](double x) { return x >= -kShare; });
+    if (const double distance = (p - at).norm(); within && distance < least) {
+      least = distance;
+      nearest = part;
+      nearest.at = at;
+    }
+  }
+  // without those that have no share but rounding
+  int kept = 0;
+  for (int k = 0; k < nearest.corners; k++) {
+    if (nearest.share[k] <= kShare) continue;
+    nearest.corner[kept] = nearest.corner[k];
+    nearest.share[kept++] = nearest.share[k];
+  }
+  nearest.corners = kept;
+  return nearest;
+}
+
+// (G17) the nearest points, and how the contact moves with the geom and with the element as it were rigid
+bool ElementContact::FindPlace(const mjModel* m, const mjData* d, const mjContact& contact) {
+  const int f = contact.flex[side_];
+  const Vec3 n = Vec3Map(contact.frame), p = Vec3Map(contact.pos), outward = side_ == 1 ? Vec3(-n) : n;
+  const Vec3 surface = p - outward * (contact.dist / 2), of_geom = p + outward * (contact.dist / 2);
+  const Vec3 within = surface - m->flex_radius[f] * outward;
+  double size = 0;
+  for (int k = 1; k < count_; k++) size = std::max(size, (vertex_[k] - vertex_[0]).norm());
+  touch_ = Nearest(vertex_, count_, within);
+  if (touch_.corners == 0 || touch_.corners > 3 || (touch_.at - within).norm() > kSlack * size) return false;
+  pull_ = Nearest(vertex_, count_, p);
+  if (pull_.corners == 0) return false;
+  const Vec3* place[3];
+  for (int k = 0; k < touch_.corners; k++) place[k] = vertex_ + touch_.corner[k];
+
+  Patch patch[2];
+  if (touch_.corners == 1) {
+    patch[side_] = Patch::Ball(within, m->flex_radius[f], outward);
+  } else if (touch_.corners == 2) {
+    const Vec3 line = (*place[1] - *place[0]).normalized();
+    if (std::abs(line.dot(outward)) > kAcross) return false;
+    patch[side_] = Patch::Line(within, line, m->flex_radius[f], outward);
+  } else {
+    const Vec3 normal = (*place[1] - *place[0]).cross(*place[2] - *place[0]).normalized();
+    if (normal.cross(outward).norm() > kAcross) return false;
+    patch[side_] = Patch::Face(surface);
+  }
+  const GeomPose geom(m, d, contact.geom[1 - side_]);
+  // the engine takes vertices beside a box' face for ones above it
+  if (touch_.corners == 1 && IsAboveFace(geom, of_geom, outward, kSlack * size)) {
+    patch[1 - side_] = Patch::Face(of_geom);
+  } else if (!GeomPatch(geom, of_geom, -outward, kSlack * size, &patch[1 - side_])) {
+    return false;
+  }
+  const ContactFrame frame(contact.frame, Vec3::Zero());
+  ContactRate rate;
+  if (!MovePatches(patch[0], patch[1], n, contact.dist, p, &rate)) return false;
+  by_side_[1] = Assemble(frame, rate, Mat36::Zero());
+  CommonMotion(frame, &by_side_[0]);
+  by_side_[0] -= by_side_[1];
+  return true;
+}
+
+// the twist about `point` of vertex, edge or face, by the motions of the element's vertices
+Vec6 ElementContact::ElementTwist(const Vec3* moved, const Vec3& point) const {
+  Vec6 twist = Vec6::Zero();
+  const int* corner = touch_.corner;
+  for (int k = 0; k < touch_.corners; k++) twist.tail<3>() += touch_.share[k] * moved[corner[k]];
+  if (touch_.corners == 1) return twist;  // a ball
+  const Vec3 edge = vertex_[corner[1]] - vertex_[corner[0]];
+  if (touch_.corners == 2) {
+    twist.head<3>() =
+        PLANT("element contact: edge turns", edge.cross(moved[corner[1]] - moved[corner[0]]) / edge.squaredNorm());
+  } else {
+    const Vec3 normal = edge.cross(vertex_[corner[2]] - vertex_[corner[0]]);
+    Vec3 slope = Vec3::Zero();  // of the heights along the normal
+    for (int k = 0; k < 3; k++) {
+      const Vec3 opposite = vertex_[corner[(k + 2) % 3]] - vertex_[corner[(k + 1) % 3]];
+      slope += normal.dot(moved[corner[k]]) / normal.squaredNorm() * normal.cross(opposite);
+    }
+    twist.head<3>() = PLANT("element contact: face turns", slope.cross(normal) / normal.squaredNorm());
+  }
+  twist.tail<3>() += twist.head<3>().cross(point - touch_.at);
+  return twist;
+}
+
+// shares are those of the point nearest to p: (EᵀE) s = Eᵀ (p − x_0), E the edges from x_0
+void ElementContact::FindShareRates(const Vec3& p, const Vec3& dp, const Vec3* moved, double* rate) const {
+  const int n = pull_.corners - 1, *corner = pull_.corner;
+  if (n == 0) return;
+  const auto E = pull_.Edges(vertex_), dE = pull_.Edges(moved);
+  Eigen::Matrix<double, Eigen::Dynamic, 1, 0, 3, 1> s(n);
+  for (int k = 0; k < n; k++) s[k] = pull_.share[k + 1];
+  const Vec3 rest = p - vertex_[corner[0]] - E * s, drift = dp - moved[corner[0]] - dE * s;
+  const auto square = (E.transpose() * E).eval();
+  const auto ds = square.ldlt().solve(dE.transpose() * rest + E.transpose() * drift).eval();
+  for (int k = 0; k < n; k++) {
+    const double x = PLANT("element contact: shares", ds[k]);
+    rate[corner[k + 1]] += x;
+    rate[corner[0]] -= x;
+  }
+}
+
+void ElementContact::AddPart(const mjModel* m, const mjData* d, const mjContact& contact, int body, double weight,
+                             const Vec3& at) {
+  const Vec3 origin = Origin(m, d, body), p = Vec3Map(contact.pos);
+  Part& part = part_.emplace_back();
+  part.weight = weight;
+  part.begin = static_cast<int>(axis_.size());
+  for (int i = LastDof(m, body); i >= 0; i = m->dof_parentid[i]) {
+    const Vec6 S = Vec6Map(d->cdof + 6 * i);
+    const int slot = static_cast<int>(std::find(dof_.begin(), dof_.end(), i) - dof_.begin());
+    if (slot == static_cast<int>(dof_.size())) dof_.push_back(i);
+    axis_.push_back({i, slot, S.head<3>(), MotionAt(S, p - origin), MotionAt(S, at - origin)});
+  }
+  part.end = static_cast<int>(axis_.size());
+}
+
+bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& contact, const AxisGroups& axes) {
+  part_.clear();
+  axis_.clear();
+  dof_.clear();
+  by_q_.resize(0, 0);
+  by_v_.resize(0, 0);
+  side_ = contact.elem[0] >= 0 ? 0 : 1;
+  BasisForces force;
+  if (!FindBasisForces(m, d, contact, &force)) return true;  // nothing pushes
+  const int f = contact.flex[side_], first = m->flex_vertadr[f];
+  count_ = m->flex_dim[f] + 1;
+  const int* vertex = m->flex_elem + m->flex_elemdataadr[f] + count_ * contact.elem[side_];
+  for (int k = 0; k < count_; k++) vertex_[k] = Vec3Map(d->flexvert_xpos + 3 * (first + vertex[k]));
+  if (!FindPlace(m, d, contact)) return false;
+
+  // the bodies: vertices by their shares, and the geom's
+  const int dim = contact.dim;
+  const Vec3 p = Vec3Map(contact.pos);
+  const double sign = side_ == 1 ? 1 : -1;
+  double share[4] = {0};
+  for (int k = 0; k < pull_.corners; k++) share[pull_.corner[k]] = pull_.share[k];
+  for (int k = 0; k < count_; k++)
+    AddPart(m, d, contact, m->flex_vertbodyid[first + vertex[k]], sign * share[k], vertex_[k]);
+  AddPart(m, d, contact, m->geom_bodyid[contact.geom[1 - side_]], -sign, p);
+
+  // the contact's velocities, as they are and of a: of each part, and in all
+  const Vec3 e[3] = {Vec3Map(contact.frame), Vec3Map(contact.frame + 3), Vec3Map(contact.frame + 6)};
+  const int parts = static_cast<int>(part_.size()), n = static_cast<int>(dof_.size());
+  std::vector<Vec6> motion[2];  // of each part: by a, by v; (w; v) at the contact
+  Vec6 all[2];
+  for (int of = 0; of < 2; of++) {
+    const mjtNum* x = of == 0 ? d->qacc : d->qvel;
+    motion[of].assign(parts, Vec6::Zero());
+    all[of].setZero();
+    for (int k = 0; k < parts; k++) {
+      for (int i = part_[k].begin; i < part_[k].end; i++) {
+        motion[of][k].head<3>() += x[axis_[i].dof] * axis_[i].rot;
+        motion[of][k].tail<3>() += x[axis_[i].dof] * axis_[i].lin;
+      }
+      all[of] += part_[k].weight * motion[of][k];
+    }
+  }
+  Vec3 push = Vec3::Zero(), torque = Vec3::Zero();
+  for (int i = 0; i < dim; i++) (i < 3 ? push : torque) += force.f[i] * e[i % 3];
+  const ContactStiffness stiffness(m, d, contact);
+
+  // does axis i turn with axis j, of the same body?
+  const auto turns = [&](const Axis& i, const Axis& j) { return !axes.fixed[i.dof] && axes.group[j.dof] <= i.dof; };
+  by_q_.setZero(n, n);
+  by_v_.setZero(n, n);
+  for (int column = 0; column < n; column++) {
+    // how the contact moves: (dφ, dp, Ω)
+    Vec6 of_geom = Vec6::Zero();
+    Vec3 moved[4] = {Vec3::Zero(), Vec3::Zero(), Vec3::Zero(), Vec3::Zero()};
+    std::vector<const Axis*> own(parts, nullptr);
+    for (int k = 0; k < parts; k++) {
+      for (int i = part_[k].begin; i < part_[k].end; i++) {
+        if (axis_[i].slot == column) own[k] = &axis_[i];
+      }
+      if (!own[k]) continue;
+      if (k < count_) moved[k] = own[k]->at_vertex;
+      else of_geom << own[k]->rot, own[k]->lin;
+    }
+    const Eigen::Matrix<double, 7, 1> moves = by_side_[side_] * ElementTwist(moved, p) + by_side_[1 - side_] * of_geom;
+    const double dphi = moves[0];
+    const Vec3 dp = moves.segment<3>(1), turn = moves.tail<3>();
+
+    double rate[5] = {0};
+    FindShareRates(p, dp, moved, rate);
+    for (double& x : rate) x *= sign;
+
+    // velocities at fixed a and v
+    Vec6 change[2] = {Vec6::Zero(), Vec6::Zero()};
+    for (int of = 0; of < 2; of++) {
+      const mjtNum* x = of == 0 ? d->qacc : d->qvel;
+      for (int k = 0; k < parts; k++) {
+        Vec6 own_change = Vec6::Zero();
+        own_change.tail<3>() = motion[of][k].head<3>().cross(dp);
+        for (int i = part_[k].begin; i < part_[k].end && own[k]; i++) {
+          if (!turns(axis_[i], *own[k])) continue;
+          own_change.head<3>() += x[axis_[i].dof] * own[k]->rot.cross(axis_[i].rot);
+          own_change.tail<3>() += x[axis_[i].dof] * (own[k]->rot.cross(axis_[i].lin) + own[k]->lin.cross(axis_[i].rot));
+        }
+        change[of] += rate[k] * motion[of][k] + part_[k].weight * own_change;
+      }
+    }
+    double dy[6], df[6], by_v[6];
+    for (int i = 0; i < dim; i++) {
+      const auto part = [&](const Vec6& x) { return i < 3 ? Vec3(x.tail<3>()) : Vec3(x.head<3>()); };
+      const double b = force.b[i];
+      dy[i] = PLANT("element contact: rows turn", turn.cross(e[i % 3]).dot(part(all[0] + b * all[1]))) +
+              PLANT("element contact: velocities", e[i % 3].dot(part(change[0] + b * change[1]))) +
+              stiffness.kappa[i] * dphi;
+      Vec6 unit = Vec6::Zero();
+      for (int k = 0; k < parts; k++) {
+        if (!own[k]) continue;
+        unit.head<3>() += part_[k].weight * own[k]->rot;
+        unit.tail<3>() += part_[k].weight * own[k]->lin;
+      }
+      by_v[i] = PLANT("element contact: damping", b * e[i % 3].dot(part(unit)));
+    }
+    Vec3 dpush = turn.cross(push), dtorque = turn.cross(torque), vpush = Vec3::Zero(), vtorque = Vec3::Zero();
+    for (int i = 0; i < dim; i++) {
+      df[i] = PLANT("element contact: impedance", force.f[i] * stiffness.gain * dphi);
+      double by_velocity = 0;
+      for (int l = 0; l < dim; l++) {
+        df[i] -= force.H[i][l] * dy[l];
+        by_velocity -= force.H[i][l] * by_v[l];
+      }
+      (i < 3 ? dpush : dtorque) += df[i] * e[i % 3];
+      (i < 3 ? vpush : vtorque) += by_velocity * e[i % 3];
+    }
+    for (int k = 0; k < parts; k++) {
+      for (int i = part_[k].begin; i < part_[k].end; i++) {
+        const Axis& axis = axis_[i];
+        Vec3 lin = axis.rot.cross(dp), rot = Vec3::Zero();
+        if (own[k] && turns(axis, *own[k])) {
+          lin += own[k]->rot.cross(axis.lin) + own[k]->lin.cross(axis.rot);
+          rot = own[k]->rot.cross(axis.rot);
+        }
+        by_q_(axis.slot, column) +=
+            rate[k] * (axis.lin.dot(push) + axis.rot.dot(torque)) +
+            part_[k].weight * (PLANT("element contact: force stays", lin.dot(push) + rot.dot(torque)) +
+                               axis.lin.dot(dpush) + axis.rot.dot(dtorque));
+        by_v_(axis.slot, column) += part_[k].weight * (axis.lin.dot(vpush) + axis.rot.dot(vtorque));
+      }
+    }
+  }
+  return true;
+}
+
+void ElementContact::Add(int nv, Columns* R) const {
+  for (Eigen::Index j = 0; j < by_q_.cols(); j++) {
+    for (Eigen::Index i = 0; i < by_q_.rows(); i++) {
+      (*R)(dof_[i], dof_[j]) += by_q_(i, j);
+      (*R)(dof_[i], nv + dof_[j]) += by_v_(i, j);
+    }
+  }
+}
+
+}  // namespace costate
