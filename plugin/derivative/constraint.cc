@@ -5,7 +5,6 @@
 
 #include <costate/model.h>
 
-#include "core/finite.h"
 #include "derivative/chain.h"
 #include "derivative/chain_axes.h"
 #include "derivative/contact_belt.h"
@@ -119,6 +118,7 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   }
   moved_ = false;
   closed_contact_.assign(data->ncon, 0);
+  element_of_.assign(data->ncon, -1);
   for (int c = 0; c < data->ncon; c++) {
     const mjContact& contact = data->contact[c];
     if (contact.efc_address < 0 || (use_products_ && !all_contacts_ && !CarriesForce(data, contact))) continue;
@@ -145,14 +145,12 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
   return missing->empty();
 }
 
-// hardness of rows that follows the metric has no closed form here, (I10)
 bool ConstraintDerivative::AddElement(const mjModel* model, const mjData* data, const mjContact& contact) {
-  if (IsDiscrete(model) && data->efm_sdiag && !AreZero(data->efm_sdiag, model->nv)) return false;
   if (HasBelt(model, contact)) return false;
   if (!axes_of_elements_) axes_of_elements_ = std::make_unique<AxisGroups>(model);
   if (static_cast<int>(element_.size()) == elements_) element_.emplace_back();
   if (!element_[elements_].Fill(model, data, contact, *axes_of_elements_)) return false;
-  elements_++;
+  element_of_[&contact - data->contact] = elements_++;
   return true;
 }
 
@@ -411,7 +409,7 @@ bool ConstraintDerivative::EdgeRow(const mjModel* model, const mjData* data, int
   edge = first ? model->flex_edgeadr[flex] : edge + 1;
   for (const int end = model->flex_edgeadr[flex] + model->flex_edgenum[flex]; edge < end; edge++) {
     const Moment& moment = flexes_->edge(edge);
-    if (moment.size() == 0) continue;
+    if (moment.J.isZero(0)) continue;  // no row
     if (data->efc_pos[row] != data->flexedge_length[edge] - model->flexedge_length0[edge]) return false;
     row_bend_.push_back({0, &moment, 1, 0});
     return true;

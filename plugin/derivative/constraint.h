@@ -92,6 +92,11 @@ class ConstraintDerivative {
     return closed_contact_[contact] ? &geometry_.motion(contact) : nullptr;
   }
 
+  /// A contact of an element of a flex that has a closed form; null: another.
+  const ElementContact* element(int contact) const {
+    return element_of_[contact] < 0 ? nullptr : &element_[element_of_[contact]];
+  }
+
   /// Force of a row of joint or tendon limits: df = −Σ J (q dq + v dv + a da) + turn·dq.
   struct ScalarForce {
     int count = 0;
@@ -209,6 +214,7 @@ class ConstraintDerivative {
   std::vector<Product> product_;
   std::vector<ElementContact> element_;  // of which elements_ are filled
   int elements_ = 0;
+  std::vector<int> element_of_;  // a contact; −1: none
   std::unique_ptr<AxisGroups> axes_of_elements_;
   std::vector<BodyConstraint> body_;
   bool any_body_ = false;

@@ -159,6 +159,7 @@ void ElementContact::AddPart(const mjModel* m, const mjData* d, const mjContact&
   const Vec3 origin = Origin(m, d, body), p = Vec3Map(contact.pos);
   Part& part = part_.emplace_back();
   part.weight = weight;
+  part.softness = m->body_invweight0[2 * body];
   part.begin = static_cast<int>(axis_.size());
   for (int i = LastDof(m, body); i >= 0; i = m->dof_parentid[i]) {
     const Vec6 S = Vec6Map(d->cdof + 6 * i);
@@ -169,7 +170,80 @@ void ElementContact::AddPart(const mjModel* m, const mjData* d, const mjContact&
   part.end = static_cast<int>(axis_.size());
 }
 
+// does axis i turn with axis j, of the same body, and how
+bool ElementContact::Turns(const Axis& i, const Axis& j) const {
+  return !axes_->fixed[i.dof] && axes_->group[j.dof] <= i.dof;
+}
+Vec6 ElementContact::Turned(const Axis& i, const Axis& j) {
+  Vec6 turned;
+  turned << j.rot.cross(i.rot), j.rot.cross(i.lin) + j.lin.cross(i.rot);
+  return turned;
+}
+
+// (w; v) at the contact of each part, and their sum by weights
+Vec6 ElementContact::FindMotions(const double* x, Vec6* motion) const {
+  Vec6 all = Vec6::Zero();
+  for (std::size_t k = 0; k < part_.size(); k++) {
+    motion[k].setZero();
+    for (int i = part_[k].begin; i < part_[k].end; i++) {
+      motion[k].head<3>() += x[axis_[i].dof] * axis_[i].rot;
+      motion[k].tail<3>() += x[axis_[i].dof] * axis_[i].lin;
+    }
+    all += part_[k].weight * motion[k];
+  }
+  return all;
+}
+
+// how the contact moves with a dof
+void ElementContact::FindColumn(const Vec3& p, double sign, int at, Column* out) const {
+  Vec6 of_geom = Vec6::Zero();
+  Vec3 moved[4] = {Vec3::Zero(), Vec3::Zero(), Vec3::Zero(), Vec3::Zero()};
+  for (int k = 0; k <= count_; k++) {
+    out->own[k] = -1;
+    out->rate[k] = 0;
+    for (int i = part_[k].begin; i < part_[k].end; i++) {
+      if (axis_[i].slot == at) out->own[k] = i;
+    }
+    if (out->own[k] < 0) continue;
+    const Axis& own = axis_[out->own[k]];
+    if (k < count_) moved[k] = own.at_vertex;
+    else of_geom << own.rot, own.lin;
+  }
+  const Eigen::Matrix<double, 7, 1> moves = by_side_[side_] * ElementTwist(moved, p) + by_side_[1 - side_] * of_geom;
+  out->dphi = moves[0];
+  out->dp = moves.segment<3>(1);
+  out->turn = moves.tail<3>();
+  FindShareRates(p, out->dp, moved, out->rate);
+  for (int k = 0; k < count_; k++) out->rate[k] *= sign;
+}
+
+// of the sum of motions at fixed x
+Vec6 ElementContact::Change(const Column& column, const double* x, const Vec6* motion) const {
+  Vec6 change = Vec6::Zero();
+  for (std::size_t k = 0; k < part_.size(); k++) {
+    Vec6 own = Vec6::Zero();
+    own.tail<3>() = motion[k].head<3>().cross(column.dp);
+    for (int i = part_[k].begin; i < part_[k].end && column.own[k] >= 0; i++) {
+      if (Turns(axis_[i], axis_[column.own[k]])) own += x[axis_[i].dof] * Turned(axis_[i], axis_[column.own[k]]);
+    }
+    change += column.rate[k] * motion[k] + part_[k].weight * own;
+  }
+  return change;
+}
+
+void ElementContact::AddTurning(const Vec3& axis, const Eigen::VectorXd& x, Eigen::VectorXd* slope) const {
+  Vec6 motion[5];
+  const Vec6 all = FindMotions(x.data(), motion);
+  for (std::size_t at = 0; at < column_.size(); at++) {
+    const Vec6 change = Change(column_[at], x.data(), motion);
+    (*slope)[dof_[at]] += PLANT("element contact: row turns",
+                                column_[at].turn.cross(axis).dot(all.tail<3>()) + axis.dot(change.tail<3>()));
+  }
+}
+
 bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& contact, const AxisGroups& axes) {
+  axes_ = &axes;
+  column_.clear();
   part_.clear();
   axis_.clear();
   dof_.clear();
@@ -178,10 +252,10 @@ bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& co
   side_ = contact.elem[0] >= 0 ? 0 : 1;
   BasisForces force;
   if (!FindBasisForces(m, d, contact, &force)) return true;  // nothing pushes
-  const int f = contact.flex[side_], first = m->flex_vertadr[f];
+  const int f = contact.flex[side_], start = m->flex_vertadr[f];
   count_ = m->flex_dim[f] + 1;
   const int* vertex = m->flex_elem + m->flex_elemdataadr[f] + count_ * contact.elem[side_];
-  for (int k = 0; k < count_; k++) vertex_[k] = Vec3Map(d->flexvert_xpos + 3 * (first + vertex[k]));
+  for (int k = 0; k < count_; k++) vertex_[k] = Vec3Map(d->flexvert_xpos + 3 * (start + vertex[k]));
   if (!FindPlace(m, d, contact)) return false;
 
   // the bodies: vertices by their shares, and the geom's
@@ -191,69 +265,39 @@ bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& co
   double share[4] = {0};
   for (int k = 0; k < pull_.corners; k++) share[pull_.corner[k]] = pull_.share[k];
   for (int k = 0; k < count_; k++)
-    AddPart(m, d, contact, m->flex_vertbodyid[first + vertex[k]], sign * share[k], vertex_[k]);
+    AddPart(m, d, contact, m->flex_vertbodyid[start + vertex[k]], sign * share[k], vertex_[k]);
   AddPart(m, d, contact, m->geom_bodyid[contact.geom[1 - side_]], -sign, p);
+
+  // rows are as hard as their bodies, by the same weights
+  double softness = 0;
+  for (const Part& part : part_) softness += std::abs(part.weight) * part.softness;
 
   // the contact's velocities, as they are and of a: of each part, and in all
   const Vec3 e[3] = {Vec3Map(contact.frame), Vec3Map(contact.frame + 3), Vec3Map(contact.frame + 6)};
   const int parts = static_cast<int>(part_.size()), n = static_cast<int>(dof_.size());
-  std::vector<Vec6> motion[2];  // of each part: by a, by v; (w; v) at the contact
-  Vec6 all[2];
-  for (int of = 0; of < 2; of++) {
-    const mjtNum* x = of == 0 ? d->qacc : d->qvel;
-    motion[of].assign(parts, Vec6::Zero());
-    all[of].setZero();
-    for (int k = 0; k < parts; k++) {
-      for (int i = part_[k].begin; i < part_[k].end; i++) {
-        motion[of][k].head<3>() += x[axis_[i].dof] * axis_[i].rot;
-        motion[of][k].tail<3>() += x[axis_[i].dof] * axis_[i].lin;
-      }
-      all[of] += part_[k].weight * motion[of][k];
-    }
-  }
+  const mjtNum* of[2] = {d->qacc, d->qvel};
+  Vec6 motion[2][5], all[2];
+  for (int k = 0; k < 2; k++) all[k] = FindMotions(of[k], motion[k]);
   Vec3 push = Vec3::Zero(), torque = Vec3::Zero();
   for (int i = 0; i < dim; i++) (i < 3 ? push : torque) += force.f[i] * e[i % 3];
   const ContactStiffness stiffness(m, d, contact);
 
-  // does axis i turn with axis j, of the same body?
-  const auto turns = [&](const Axis& i, const Axis& j) { return !axes.fixed[i.dof] && axes.group[j.dof] <= i.dof; };
   by_q_.setZero(n, n);
   by_v_.setZero(n, n);
-  for (int column = 0; column < n; column++) {
-    // how the contact moves: (dφ, dp, Ω)
-    Vec6 of_geom = Vec6::Zero();
-    Vec3 moved[4] = {Vec3::Zero(), Vec3::Zero(), Vec3::Zero(), Vec3::Zero()};
-    std::vector<const Axis*> own(parts, nullptr);
+  column_.resize(n);
+  for (int at = 0; at < n; at++) {
+    Column& column = column_[at];
+    FindColumn(p, sign, at, &column);
+    const double dphi = column.dphi;
+    const Vec3 &dp = column.dp, &turn = column.turn;
+    const Vec6 change[2] = {Change(column, of[0], motion[0]), Change(column, of[1], motion[1])};
+    double softer = 0;
+    for (int k = 0; k < count_; k++) softer += sign * column.rate[k] * part_[k].softness;
+    Vec6 unit = Vec6::Zero();
     for (int k = 0; k < parts; k++) {
-      for (int i = part_[k].begin; i < part_[k].end; i++) {
-        if (axis_[i].slot == column) own[k] = &axis_[i];
-      }
-      if (!own[k]) continue;
-      if (k < count_) moved[k] = own[k]->at_vertex;
-      else of_geom << own[k]->rot, own[k]->lin;
-    }
-    const Eigen::Matrix<double, 7, 1> moves = by_side_[side_] * ElementTwist(moved, p) + by_side_[1 - side_] * of_geom;
-    const double dphi = moves[0];
-    const Vec3 dp = moves.segment<3>(1), turn = moves.tail<3>();
-
-    double rate[5] = {0};
-    FindShareRates(p, dp, moved, rate);
-    for (double& x : rate) x *= sign;
-
-    // velocities at fixed a and v
-    Vec6 change[2] = {Vec6::Zero(), Vec6::Zero()};
-    for (int of = 0; of < 2; of++) {
-      const mjtNum* x = of == 0 ? d->qacc : d->qvel;
-      for (int k = 0; k < parts; k++) {
-        Vec6 own_change = Vec6::Zero();
-        own_change.tail<3>() = motion[of][k].head<3>().cross(dp);
-        for (int i = part_[k].begin; i < part_[k].end && own[k]; i++) {
-          if (!turns(axis_[i], *own[k])) continue;
-          own_change.head<3>() += x[axis_[i].dof] * own[k]->rot.cross(axis_[i].rot);
-          own_change.tail<3>() += x[axis_[i].dof] * (own[k]->rot.cross(axis_[i].lin) + own[k]->lin.cross(axis_[i].rot));
-        }
-        change[of] += rate[k] * motion[of][k] + part_[k].weight * own_change;
-      }
+      if (column.own[k] < 0) continue;
+      unit.head<3>() += part_[k].weight * axis_[column.own[k]].rot;
+      unit.tail<3>() += part_[k].weight * axis_[column.own[k]].lin;
     }
     double dy[6], df[6], by_v[6];
     for (int i = 0; i < dim; i++) {
@@ -262,17 +306,12 @@ bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& co
       dy[i] = PLANT("element contact: rows turn", turn.cross(e[i % 3]).dot(part(all[0] + b * all[1]))) +
               PLANT("element contact: velocities", e[i % 3].dot(part(change[0] + b * change[1]))) +
               stiffness.kappa[i] * dphi;
-      Vec6 unit = Vec6::Zero();
-      for (int k = 0; k < parts; k++) {
-        if (!own[k]) continue;
-        unit.head<3>() += part_[k].weight * own[k]->rot;
-        unit.tail<3>() += part_[k].weight * own[k]->lin;
-      }
       by_v[i] = PLANT("element contact: damping", b * e[i % 3].dot(part(unit)));
     }
     Vec3 dpush = turn.cross(push), dtorque = turn.cross(torque), vpush = Vec3::Zero(), vtorque = Vec3::Zero();
     for (int i = 0; i < dim; i++) {
-      df[i] = PLANT("element contact: impedance", force.f[i] * stiffness.gain * dphi);
+      df[i] = PLANT("element contact: impedance", force.f[i] * stiffness.gain * dphi) -
+              PLANT("element contact: hardness", force.f[i] * softer / softness);
       double by_velocity = 0;
       for (int l = 0; l < dim; l++) {
         df[i] -= force.H[i][l] * dy[l];
@@ -284,16 +323,14 @@ bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& co
     for (int k = 0; k < parts; k++) {
       for (int i = part_[k].begin; i < part_[k].end; i++) {
         const Axis& axis = axis_[i];
-        Vec3 lin = axis.rot.cross(dp), rot = Vec3::Zero();
-        if (own[k] && turns(axis, *own[k])) {
-          lin += own[k]->rot.cross(axis.lin) + own[k]->lin.cross(axis.rot);
-          rot = own[k]->rot.cross(axis.rot);
-        }
-        by_q_(axis.slot, column) +=
-            rate[k] * (axis.lin.dot(push) + axis.rot.dot(torque)) +
-            part_[k].weight * (PLANT("element contact: force stays", lin.dot(push) + rot.dot(torque)) +
-                               axis.lin.dot(dpush) + axis.rot.dot(dtorque));
-        by_v_(axis.slot, column) += part_[k].weight * (axis.lin.dot(vpush) + axis.rot.dot(vtorque));
+        Vec6 own = Vec6::Zero();
+        own.tail<3>() = axis.rot.cross(dp);
+        if (column.own[k] >= 0 && Turns(axis, axis_[column.own[k]])) own += Turned(axis, axis_[column.own[k]]);
+        by_q_(axis.slot, at) += column.rate[k] * (axis.lin.dot(push) + axis.rot.dot(torque)) +
+                                part_[k].weight * (PLANT("element contact: force stays",
+                                                         own.tail<3>().dot(push) + own.head<3>().dot(torque)) +
+                                                   axis.lin.dot(dpush) + axis.rot.dot(dtorque));
+        by_v_(axis.slot, at) += part_[k].weight * (axis.lin.dot(vpush) + axis.rot.dot(vtorque));
       }
     }
   }

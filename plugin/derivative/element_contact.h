@@ -23,6 +23,9 @@ class ElementContact {
   /// the nearest points of the two.
   bool Fill(const mjModel* model, const mjData* data, const mjContact& contact, const AxisGroups& axes);
 
+  /// slope (nv) += ∂(J x)/∂q at fixed x (nv), J the row of velocities along `axis`, which turns with the frame.
+  void AddTurning(const Vec3& axis, const Eigen::VectorXd& x, Eigen::VectorXd* slope) const;
+
   /// R += −∂r, q and v columns.
   void Add(int nv, Columns* R) const;
 
@@ -35,9 +38,15 @@ class ElementContact {
   // a body, and how much of it moves the contact
   struct Part {
     int begin, end;
-    double weight;
+    double weight, softness;  // of that weight, and its share of 1/M in the rows' own
   };
 
+  // how the contact moves with a dof: distance, point, frame, weights; the axis of it that each part has, −1: none
+  struct Column {
+    double dphi, rate[5];
+    Vec3 dp, turn;
+    int own[5];
+  };
   // some of an element's vertices, and a point between them by its shares
   struct Simplex {
     int corners = 0, corner[4];
@@ -56,6 +65,11 @@ class ElementContact {
   void AddPart(const mjModel* model, const mjData* data, const mjContact& contact, int body, double weight,
                const Vec3& at);
   void FindShareRates(const Vec3& p, const Vec3& dp, const Vec3* moved, double* rate) const;
+  bool Turns(const Axis& i, const Axis& j) const;
+  static Vec6 Turned(const Axis& i, const Axis& j);
+  Vec6 FindMotions(const double* x, Vec6* motion) const;
+  void FindColumn(const Vec3& p, double sign, int at, Column* out) const;
+  Vec6 Change(const Column& column, const double* x, const Vec6* motion) const;
   Vec6 ElementTwist(const Vec3* moved, const Vec3& point) const;
 
   int side_ = 1, count_ = 0;  // of the element; its vertices
@@ -64,6 +78,8 @@ class ElementContact {
   ContactMatrix by_side_[2];
   std::vector<Part> part_;
   std::vector<Axis> axis_;
+  std::vector<Column> column_;
+  const AxisGroups* axes_ = nullptr;
   std::vector<int> dof_;
   Eigen::MatrixXd by_q_, by_v_;  // −∂r on dof_
 };

@@ -44,6 +44,7 @@ bool AllVertices(const mjModel* m, int f, Good good) {
 
 std::string MissingOf(const mjModel* m, int f) {
   const std::string name = ElementName(m, mjOBJ_FLEX, f);
+  if (m->flex_passive[f]) return "passive contacts of " + name;
   if (!HasElasticity(m, f)) return "";
   if (m->flex_interp[f] != 0) return "forces of " + name + ", which is interpolated";
   if (m->flex_plasticadr[f] >= 0) return "forces of " + name + ", which yields";
@@ -86,6 +87,11 @@ FlexForces::FlexForces(const mjModel* m) : held_(m->nflex, 0), moment_(m->nflexe
   if (m->nflex == 0) return;
   builder_ = std::make_unique<MomentBuilder>(m);
   slot_.assign(m->nv, -1);
+  slides_.resize(m->nflexvert);
+  for (int v = 0; v < m->nflexvert; v++) {
+    const int body = m->flex_vertbodyid[v];
+    slides_[v] = body >= 0 && (IsStatic(m, body) || (SlidesInWorld(m, body) && m->body_dofnum[body] <= 3));
+  }
   for (int i = 0; i < m->neq; i++) {
     if (m->eq_type[i] == mjEQ_FLEX) held_[m->eq_obj1id[i]] = 1;
   }
@@ -101,14 +107,44 @@ void FlexForces::Compute(const mjModel* m, const mjData* d) {
     const int first = m->flex_vertadr[f];
     for (int e = m->flex_edgeadr[f], end = e + m->flex_edgenum[f]; e < end; e++) {
       if (m->flexedge_rigid[e]) continue;
-      const int a = first + m->flex_edge[2 * e], b = first + m->flex_edge[2 * e + 1];
-      builder_->Begin(&moment_[e]);
-      builder_->Add(m, d,
-                    StraightElement(m->flex_vertbodyid[a], Vec3Map(d->flexvert_xpos + 3 * a), m->flex_vertbodyid[b],
-                                    Vec3Map(d->flexvert_xpos + 3 * b)));
-      builder_->End(d);
+      const int ends[2] = {first + m->flex_edge[2 * e], first + m->flex_edge[2 * e + 1]};
+      const Vec3 at[2] = {Vec3Map(d->flexvert_xpos + 3 * ends[0]), Vec3Map(d->flexvert_xpos + 3 * ends[1])};
+      const int body[2] = {m->flex_vertbodyid[ends[0]], m->flex_vertbodyid[ends[1]]};
+      if (slides_[ends[0]] && slides_[ends[1]]) {
+        FillSliding(m, d, body, at, &moment_[e]);
+      } else {
+        builder_->Begin(&moment_[e]);
+        builder_->Add(m, d, StraightElement(body[0], at[0], body[1], at[1]));
+        builder_->End(d);
+      }
     }
   }
+}
+
+// the same where nothing turns: G_ij = ±a_i·(1 − n nᵀ) a_j / l
+void FlexForces::FillSliding(const mjModel* m, const mjData* d, const int body[2], const Vec3 at[2], Moment* moment) {
+  Vec3 line = at[1] - at[0];
+  const double length = line.norm();
+  line = length < mjMINVAL ? Vec3(Vec3::UnitX()) : Vec3(line / length);
+  const int count[2] = {m->body_dofnum[body[0]], m->body_dofnum[body[1]]}, n = count[0] + count[1];
+  moment->dof.resize(n);
+  moment->J.resize(n);
+  moment->G.resize(n, n);
+  Vec3 across[6];
+  for (int i = 0; i < n; i++) {
+    const int end = i < count[0] ? 0 : 1, dof = m->body_dofadr[body[end]] + (end == 0 ? i : i - count[0]);
+    const Vec3 axis = (end == 0 ? -1 : 1) * Vec3Map(d->cdof + 6 * dof + 3);
+    moment->dof[i] = dof;
+    moment->J[i] = axis.dot(line);
+    across[i] = axis - moment->J[i] * line;
+  }
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j < n; j++)
+      moment->G(i, j) = length < mjMINVAL ? 0 : PLANT("flex: sliding edge", across[i].dot(across[j]) / length);
+  }
+  moment->length = moment->J;
+  moment->rate.setZero(n);
+  for (int i = 0; i < n; i++) moment->rate += d->qvel[moment->dof[i]] * moment->G.row(i).transpose();
 }
 
 // (P6)
@@ -173,10 +209,12 @@ void FlexForces::AddElements(const mjModel* m, const mjData* d, int f, Columns* 
         by_q_(slot, a) += PLANT("flex: tension by length", tension * moment.J[i]);
       }
     }
+    slope_q_.noalias() = J_ * by_q_.transpose();
+    slope_v_.noalias() = J_ * by_v_.transpose();
     for (int j = 0; j < n; j++) {
       for (int i = 0; i < n; i++) {
-        (*R)(dof_[i], dof_[j]) += J_.row(i).dot(by_q_.row(j));
-        (*R)(dof_[i], nv + dof_[j]) += J_.row(i).dot(by_v_.row(j));
+        (*R)(dof_[i], dof_[j]) += slope_q_(i, j);
+        (*R)(dof_[i], nv + dof_[j]) += slope_v_(i, j);
       }
     }
     for (int i : dof_) slot_[i] = -1;
@@ -223,8 +261,7 @@ void AddBending(const mjModel* m, const mjData* d, int f, Columns* R) {
         const Mat3 by_position = PLANT("flex: bending", spring * b[4 * i + j] * Mat3::Identity()) +
                                  PLANT("flex: curved rest", spring * curve * turn[i][j]);
         const Mat3 by_q = axes.transpose() * by_position * moved;
-        const Mat3 by_v =
-            PLANT("flex: bending damper", damping * b[4 * i + j]) * axes.transpose();  // as the engine: in no frame
+        const Mat3 by_v = PLANT("flex: bending damper", damping * b[4 * i + j]) * axes.transpose() * moved;
         for (int x = 0; x < 3; x++) {
           for (int y = 0; y < 3; y++) {
             const int row = m->body_dofadr[body] + x, column = m->body_dofadr[other] + y;

@@ -29,6 +29,7 @@ void FlexMetric::Compute(const mjModel* m, const mjData* d) {
     AddPieces(m, d, static_cast<int>(flex_.size()) - 1);
   }
   start_.back() = static_cast<int>(axis_.size());
+  for (Piece& piece : piece_) piece.stiffness = Stiffness(d, piece);
 }
 
 void FlexMetric::Place(const mjModel* m, const mjData* d, int vertex) {
@@ -189,9 +190,9 @@ void FlexMetric::AppendCouplings(const mjModel* m, std::vector<std::vector<int>>
   }
 }
 
-void FlexMetric::AddHessian(const mjData* d, TreeSolver* H) const {
+void FlexMetric::AddHessian(TreeSolver* H) const {
   for (const Piece& piece : piece_) {
-    const Matrix Y = flex_[piece.flex].s * Stiffness(d, piece);
+    const Matrix Y = flex_[piece.flex].s * piece.stiffness;
     for (int k = 0; k < piece.vertices; k++) {
       for (const Axis* i = begin(piece.vertex[k]); i != end(piece.vertex[k]); i++) {
         for (int l = 0; l < piece.vertices; l++) {
@@ -228,7 +229,7 @@ void FlexMetric::AddColumns(const mjModel* m, const mjData* d, const AxisGroups&
     FindForce(d, piece, force);
     for (int k = 0; k < piece.vertices; k++) force_[piece.vertex[k]] += force[k];
     const Flex& flex = flex_[piece.flex];
-    const Matrix Y = Stiffness(d, piece), X = Slope(d, piece);
+    const Matrix &Y = piece.stiffness, X = Slope(d, piece);
     for (int k = 0; k < piece.vertices; k++) {
       for (const Axis* i = begin(piece.vertex[k]); i != end(piece.vertex[k]); i++) {
         for (int l = 0; l < piece.vertices; l++) {

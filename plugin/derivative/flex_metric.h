@@ -24,19 +24,21 @@ class FlexMetric {
   /// out += s K a + h K v.
   void AddForce(const mjModel* model, const mjData* data, const double* a, double* out) const;
   /// H += s K.
-  void AddHessian(const mjData* data, TreeSolver* H) const;
+  void AddHessian(TreeSolver* H) const;
   /// The sets of dofs that it couples, appended.
   void AppendCouplings(const mjModel* model, std::vector<std::vector<int>>* sets) const;
   /// R −= ∂(s K a + h K v).
   void AddColumns(const mjModel* model, const mjData* data, const AxisGroups& axes, const double* a, Columns* R) const;
 
  private:
+  using Matrix = Eigen::Matrix<double, 12, 12>;
   // a triangle or tetrahedron that stretches, or the four vertices about an edge that bends
   struct Piece {
     int flex, vertices, edges;
     int vertex[4], end[6][2];
     double K[6][6], tension[6], pulls[6];  // clamped; how much of its slope counts
     const mjtNum* bending;                 // 4 × 4; null: none
+    Matrix stiffness;                      // by its vertices' places
   };
   // a dof that moves a vertex
   struct Axis {
@@ -47,7 +49,6 @@ class FlexMetric {
     int id;
     double s, kappa;
   };
-  using Matrix = Eigen::Matrix<double, 12, 12>;
 
   template <typename F>
   void ForVertices(const mjModel* model, F f) const {

@@ -22,6 +22,12 @@ constexpr double kNothing = 1e-14;  // entries of a J that is zero but for round
 
 double BareInertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->M_rowadr[dof] + m->M_rownnz[dof] - 1]; }
 
+// along which a contact's first row measures
+Vec3 FirstRow(const mjData* d, const mjContact& contact) {
+  const bool pyramid = d->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
+  return Vec3Map(contact.frame) + (pyramid ? contact.friction[0] : 0) * Vec3Map(contact.frame + 3);
+}
+
 bool IsTouched(const mjModel* m, const mjData* d, int dof, int count) {
   bool touched = false;
   for (int i = 0; i < d->nefc && !touched; i++) {
@@ -151,7 +157,7 @@ bool Metric::AddDiagonal(const mjModel* m, const mjData* d, double* diagonal) co
 }
 
 void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const {
-  if (d->efm_active) flexes_.AddHessian(d, H);
+  if (d->efm_active) flexes_.AddHessian(H);
   for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++)
     H->diagonal(i) += PLANT("metric: joints", d->efm_diag[i]);
   for (const Element& e : element_) {
@@ -231,7 +237,8 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     const int id = d->efc_id[row];
     const mjContact* contact = d->efc_type[row] < mjCNSTR_CONTACT_FRICTIONLESS ? nullptr : d->contact + id;
     count = contact ? RowCount(d, *contact) : 1;
-    if (contact ? !constraint.contact_motion(id) : constraint.remainder()[row]) continue;
+    const ElementContact* element = contact ? constraint.element(id) : nullptr;
+    if (contact ? !element && !constraint.contact_motion(id) : constraint.remainder()[row]) continue;
 
     // their forces, as far as D makes them
     force_.setZero();
@@ -272,7 +279,8 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
           slope_[e.moment->dof[j]] += PLANT("metric: moving diagonal", by_J * e.moment->G(k, j));
       }
     }
-    if (contact) AddContactTurning(m, d, *contact, *constraint.contact_motion(id));
+    if (element) element->AddTurning(FirstRow(d, *contact), x_, &slope_);
+    else if (contact) AddContactTurning(m, d, *contact, *constraint.contact_motion(id));
     else constraint.AddRowTurning(row, x_, &slope_);
 
     Scale& scale = scales_.emplace_back();
