@@ -86,6 +86,17 @@ bool ElementContact::FindPlace(const mjModel* m, const mjData* d, const mjContac
   const Vec3* place[3];
   for (int k = 0; k < touch_.corners; k++) place[k] = vertex_ + touch_.corner[k];
 
+  // on the border of what touches any motion brings in another vertex, or none
+  for (int k = 0; k < count_ && touch_.corners < 3; k++) {
+    if (std::find(touch_.corner, touch_.corner + touch_.corners, k) != touch_.corner + touch_.corners) continue;
+    Vec3 aside = vertex_[k] - touch_.at;
+    if (touch_.corners == 2) {
+      const Vec3 line = (*place[1] - *place[0]).normalized();
+      aside -= line.dot(aside) * line;
+    }
+    if (std::abs(outward.dot(aside)) <= kAcross * aside.norm()) return false;
+  }
+
   Patch patch[2];
   if (touch_.corners == 1) {
     patch[side_] = Patch::Ball(within, m->flex_radius[f], outward);

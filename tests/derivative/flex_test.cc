@@ -141,6 +141,13 @@ TEST_F(FlexTest, OtherFlexesAreDifferencedByName) {
   EXPECT_EQ(reason("dim='2' count='3 3 1'><contact contype='0' conaffinity='0'/><pin id='0'/>" + shell,
                    "<body name='b'><freejoint/><geom size='.1' contype='0'/>%</body>"),
             "bending of f, whose vertices do not slide");
+  const ModelPtr passive =
+      LoadModelFromString(R"(<mujoco><option integrator='discrete'/><worldbody><geom type='plane' size='1 1 .1'/>
+    <flexcomp name='f' type='grid' count='2 2 2' spacing='.05 .05 .05' pos='0 0 .034' radius='.01' mass='.1' dim='3'><elasticity young='3e3'/>
+      <contact selfcollide='none' passive='true'/></flexcomp></worldbody></mujoco>)");
+  const StepDerivative step = Linearize(passive.get(), MakeData(passive.get()).get());
+  EXPECT_EQ(step.coverage.Worst(), Level::kResidual);
+  EXPECT_NE(step.coverage.terms[0].reason.find("passive contacts of f"), std::string::npos);
 }
 
 }  // namespace
