@@ -282,6 +282,7 @@ bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& co
   // rows are as hard as their bodies, by the same weights
   double softness = 0;
   for (const Part& part : part_) softness += std::abs(part.weight) * part.softness;
+  if (!(softness > mjMINVAL)) return false;
 
   // the contact's velocities, as they are and of a: of each part, and in all
   const Vec3 e[3] = {Vec3Map(contact.frame), Vec3Map(contact.frame + 3), Vec3Map(contact.frame + 6)};

@@ -36,13 +36,13 @@ TEST_F(FlexTest, ClosedFormsAreTheDifferencesOfTheResidual) {
 TEST_F(FlexTest, ContactsOfElementsAreTheDifferencesOfTheResidual) {
   int corners = 0, contacts = 0;
   for (const char* integrator : {"Euler", "discrete"}) {
-    for (const auto& [cone, condim] :
-         {std::pair{"pyramidal", 3}, std::pair{"elliptic", 4}, std::pair{"elliptic", 6}, std::pair{"elliptic", 1}}) {
+    for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"pyramidal", 6}, std::pair{"elliptic", 4},
+                                       std::pair{"elliptic", 6}, std::pair{"elliptic", 1}}) {
       const ModelPtr model = LoadModelFromString(DrapedScene(integrator, cone, condim));
       const DataPtr data = MakeData(model.get());
       for (int k = 0; k < 90; k++) {
         mj_step(model.get(), data.get());
-        if (k % 15 != 14) continue;
+        if (k % 30 != 29) continue;
         SCOPED_TRACE(std::string(integrator) + " " + cone + " " + std::to_string(condim) + ", step " +
                      std::to_string(k));
         mj_forward(model.get(), data.get());
