@@ -41,13 +41,13 @@ inline std::string FlexScene(const std::string& integrator, const std::string& c
   </worldbody></mujoco>)";
 }
 
-/// A sheet, pinned at two corners, and a rope that fall over a ball, a capsule and a box on a hinge; under the discrete integrator, whose metric
+/// A sheet, pinned at two vertices, and a rope that fall over a ball, a capsule and a box on a hinge; under the discrete integrator, whose metric
 /// bends where edges begin to pull, a net alone.
 inline std::string DrapedScene(const std::string& integrator, const std::string& cone, int condim) {
   const std::string touch = " condim='" + std::to_string(condim) + "' friction='.6 .02 .01' solimp='.3 .95 .02'/>";
   const auto hinge = [&](const std::string& y) {
     return "<body pos='0 " + y +
-           R"( 0'><joint axis='0 1 .3' armature='.05' damping='.2'/><geom size='.02' mass='1' contype='0' conaffinity='0'/>
+           R"( 0'><joint axis='0 1 .3' armature='.05' damping='20'/><geom size='.02' mass='1' contype='0' conaffinity='0'/>
       <geom type='sphere' size='.06' pos='-.15 0 .1')" +
            touch + "<geom type='capsule' size='.04 .05' pos='0 0 .122' euler='80 10 0'" + touch +
            "<geom type='box' size='.04 .05 .06' pos='.15 .01 .1' euler='3 4 10'" + touch + "</body>";
@@ -64,7 +64,7 @@ inline std::string DrapedScene(const std::string& integrator, const std::string&
          (integrator == "discrete"
               ? "<edge equality='true'/>"
               : "<elasticity young='1e4' poisson='.2' thickness='.004' damping='1e-3' elastic2d='stretch'/>") +
-         "<pin id='0 35'/>" + contact + "</flexcomp>" + (integrator == "discrete" ? "" : rope) +
+         "<pin id='5 35'/>" + contact + "</flexcomp>" + (integrator == "discrete" ? "" : rope) +
          "</worldbody></mujoco>";
 }
 

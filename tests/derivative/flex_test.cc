@@ -7,6 +7,7 @@
 #include "derivative/closed_forms.h"
 #include "derivative/flex_scene.h"
 #include "support/engine_test.h"
+#include "support/step_reference.h"
 
 namespace costate {
 namespace {
@@ -34,7 +35,7 @@ TEST_F(FlexTest, ClosedFormsAreTheDifferencesOfTheResidual) {
 
 // (C24), (G17): balls, capsules and boxes that move, against vertices, edges and faces
 TEST_F(FlexTest, ContactsOfElementsAreTheDifferencesOfTheResidual) {
-  int corners = 0, contacts = 0;
+  int corners = 0, borders = 0, contacts = 0;
   for (const char* integrator : {"Euler", "discrete"}) {
     for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"pyramidal", 6}, std::pair{"elliptic", 4},
                                        std::pair{"elliptic", 6}, std::pair{"elliptic", 1}}) {
@@ -53,7 +54,10 @@ TEST_F(FlexTest, ContactsOfElementsAreTheDifferencesOfTheResidual) {
           continue;
         }
         for (int c = 0; c < data->ncon; c++) contacts += data->contact[c].elem[1] >= 0;
-        EXPECT_LT(Apart(one.A, two.A), 1e-9);
+        // within a nudge of a border level 2 has its mean: whole steps, at several sizes, judge
+        const bool near = Apart(one.A, two.A) >= 1e-9;
+        if (near) support::ExpectReference(model.get(), data.get(), one);
+        borders += near;
         const VectorXd x = GetState(model.get(), data.get()), u = VectorXd::Zero(0);
         const VectorXd lambda = support::Random(1).Vector(static_cast<int>(one.A.rows()));
         StepVjp vjp;
@@ -64,6 +68,7 @@ TEST_F(FlexTest, ContactsOfElementsAreTheDifferencesOfTheResidual) {
   }
   EXPECT_GT(contacts, 200);
   EXPECT_LT(corners, 5);
+  EXPECT_LT(borders, 3);
 }
 
 // Each of springs and dampers alone.
