@@ -418,18 +418,20 @@ bool ConstraintDerivative::EdgeRow(const mjModel* model, const mjData* data, int
 }
 
 // (C18) −∂f by the moment's dofs, beyond J (D κ − f g): y along a moment that turns, lengths that are no integral of it
-Eigen::VectorXd ConstraintDerivative::BendSlope(const mjData* data, const Bend& bend) const {
+Eigen::Map<Eigen::VectorXd> ConstraintDerivative::BendSlope(const mjData* data, const Bend& bend) const {
   const Row& row = row_[bend.row];
   const Moment& moment = *bend.moment;
-  Eigen::VectorXd rate(moment.size());  // a + b v
+  bend_slope_.resize(moment.size());
+  Eigen::Map<Eigen::VectorXd> slope(bend_slope_.data(), moment.size());
+  slope = row.q * bend.scale * (moment.length - moment.J);
   double along = 0;
   for (int i = 0; i < moment.size(); i++) {
-    rate[i] = data->qacc[moment.dof[i]] + row.damping * data->qvel[moment.dof[i]];
-    along += moment.J[i] * rate[i];
+    const double rate = data->qacc[moment.dof[i]] + row.damping * data->qvel[moment.dof[i]];  // a + b v
+    along += moment.J[i] * rate;
+    slope += PLANT("tendon row: bend", row.D * bend.scale * rate) * moment.G.row(i).transpose();
   }
-  const Eigen::VectorXd dy = PLANT("tendon row: bend", bend.scale * (moment.G.transpose() * rate)) +
-                             PLANT("tendon row: slope", bend.scale_slope * along * moment.length);
-  return row.D * dy + row.q * bend.scale * (moment.length - moment.J);
+  if (bend.scale_slope != 0) slope += PLANT("tendon row: slope", row.D * bend.scale_slope * along) * moment.length;
+  return slope;
 }
 
 void ConstraintDerivative::AddRowTurning(int efc, const Eigen::VectorXd& x, Eigen::VectorXd* slope) const {
@@ -457,7 +459,7 @@ void ConstraintDerivative::AddBends(const mjData* data, Columns* R) const {
     const Row& row = row_[bend.row];
     const Moment& moment = *bend.moment;
     AddTurning(moment, PLANT("tendon row: turning force", row.force * bend.scale), nullptr, R);
-    const Eigen::VectorXd by_q = BendSlope(data, bend);
+    const auto by_q = BendSlope(data, bend);
     for (int n = row.start; n < row.start + row.count; n++) {
       for (int j = 0; j < moment.size(); j++) (*R)(row_dof_[n], moment.dof[j]) -= row_J_[n] * by_q[j];
     }

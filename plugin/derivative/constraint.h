@@ -166,7 +166,7 @@ class ConstraintDerivative {
   bool AddElement(const mjModel* model, const mjData* data, const mjContact& contact);
   bool EdgeRow(const mjModel* model, const mjData* data, int row);
   void AddBends(const mjData* data, Columns* R) const;
-  Eigen::VectorXd BendSlope(const mjData* data, const Bend& bend) const;
+  Eigen::Map<Eigen::VectorXd> BendSlope(const mjData* data, const Bend& bend) const;
 
   // limit of a ball joint: J = −axis turns with the joint, d axis = G dθ
   struct BallLimit {
@@ -226,6 +226,7 @@ class ConstraintDerivative {
   std::vector<SingleRow> single_;
   std::vector<double> single_q_, single_v_, single_h_;  // of these, summed up by dof
   std::vector<Bend> bend_, row_bend_;
+  mutable std::vector<double> bend_slope_;  // memory of BendSlope's result
   const TendonMoments* tendons_ = nullptr;
   int last_edge_ = 0;  // that has had its row
   std::vector<BallLimit> ball_;

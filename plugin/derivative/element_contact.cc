@@ -170,7 +170,7 @@ void ElementContact::AddPart(const mjModel* m, const mjData* d, const mjContact&
   const Vec3 origin = Origin(m, d, body), p = Vec3Map(contact.pos);
   Part& part = part_.emplace_back();
   part.weight = weight;
-  part.softness = m->body_invweight0[2 * body];
+  part.inverse_weight = m->body_invweight0[2 * body];
   part.begin = static_cast<int>(axis_.size());
   for (int i = LastDof(m, body); i >= 0; i = m->dof_parentid[i]) {
     const Vec6 S = Vec6Map(d->cdof + 6 * i);
@@ -258,8 +258,6 @@ bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& co
   part_.clear();
   axis_.clear();
   dof_.clear();
-  by_q_.resize(0, 0);
-  by_v_.resize(0, 0);
   side_ = contact.elem[0] >= 0 ? 0 : 1;
   BasisForces force;
   if (!FindBasisForces(m, d, contact, &force)) return true;  // nothing pushes
@@ -280,78 +278,86 @@ bool ElementContact::Fill(const mjModel* m, const mjData* d, const mjContact& co
   AddPart(m, d, contact, m->geom_bodyid[contact.geom[1 - side_]], -sign, p);
 
   // rows are as hard as their bodies, by the same weights
-  double softness = 0;
-  for (const Part& part : part_) softness += std::abs(part.weight) * part.softness;
-  if (!(softness > mjMINVAL)) return false;
+  softness_ = 0;
+  for (const Part& part : part_) softness_ += std::abs(part.weight) * part.inverse_weight;
+  if (!(softness_ > mjMINVAL)) return false;
 
-  // the contact's velocities, as they are and of a: of each part, and in all
-  const Vec3 e[3] = {Vec3Map(contact.frame), Vec3Map(contact.frame + 3), Vec3Map(contact.frame + 6)};
-  const int parts = static_cast<int>(part_.size()), n = static_cast<int>(dof_.size());
-  const mjtNum* of[2] = {d->qacc, d->qvel};
-  Vec6 motion[2][5], all[2];
-  for (int k = 0; k < 2; k++) all[k] = FindMotions(of[k], motion[k]);
-  Vec3 push = Vec3::Zero(), torque = Vec3::Zero();
-  for (int i = 0; i < dim; i++) (i < 3 ? push : torque) += force.f[i] * e[i % 3];
-  const ContactStiffness stiffness(m, d, contact);
-
-  by_q_.setZero(n, n);
-  by_v_.setZero(n, n);
+  State state(m, d, contact);
+  state.force = force;
+  for (int i = 0; i < dim; i++) {
+    state.axis[i] = Vec3Map(contact.frame + 3 * (i % 3));
+    (i < 3 ? state.push : state.torque) += force.f[i] * state.axis[i];
+  }
+  for (int k = 0; k < 2; k++) state.all[k] = FindMotions(state.x[k], state.motion[k]);
+  const int n = static_cast<int>(dof_.size());
+  by_q_.Resize(n);
+  by_v_.Resize(n);
   column_.resize(n);
-  for (int at = 0; at < n; at++) {
-    Column& column = column_[at];
-    FindColumn(p, sign, at, &column);
-    const double dphi = column.dphi;
-    const Vec3 &dp = column.dp, &turn = column.turn;
-    const Vec6 change[2] = {Change(column, of[0], motion[0]), Change(column, of[1], motion[1])};
-    double softer = 0;
-    for (int k = 0; k < count_; k++) softer += sign * column.rate[k] * part_[k].softness;
-    Vec6 unit = Vec6::Zero();
-    for (int k = 0; k < parts; k++) {
-      if (column.own[k] < 0) continue;
-      unit.head<3>() += part_[k].weight * axis_[column.own[k]].rot;
-      unit.tail<3>() += part_[k].weight * axis_[column.own[k]].lin;
-    }
-    double dy[6], df[6], by_v[6];
-    for (int i = 0; i < dim; i++) {
-      const auto part = [&](const Vec6& x) { return i < 3 ? Vec3(x.tail<3>()) : Vec3(x.head<3>()); };
-      const double b = force.b[i];
-      dy[i] = PLANT("element contact: rows turn", turn.cross(e[i % 3]).dot(part(all[0] + b * all[1]))) +
-              PLANT("element contact: velocities", e[i % 3].dot(part(change[0] + b * change[1]))) +
-              stiffness.kappa[i] * dphi;
-      by_v[i] = PLANT("element contact: damping", b * e[i % 3].dot(part(unit)));
-    }
-    Vec3 dpush = turn.cross(push), dtorque = turn.cross(torque), vpush = Vec3::Zero(), vtorque = Vec3::Zero();
-    for (int i = 0; i < dim; i++) {
-      df[i] = PLANT("element contact: impedance", force.f[i] * stiffness.gain * dphi) -
-              PLANT("element contact: hardness", force.f[i] * softer / softness);
-      double by_velocity = 0;
-      for (int l = 0; l < dim; l++) {
-        df[i] -= force.H[i][l] * dy[l];
-        by_velocity -= force.H[i][l] * by_v[l];
-      }
-      (i < 3 ? dpush : dtorque) += df[i] * e[i % 3];
-      (i < 3 ? vpush : vtorque) += by_velocity * e[i % 3];
-    }
-    for (int k = 0; k < parts; k++) {
-      for (int i = part_[k].begin; i < part_[k].end; i++) {
-        const Axis& axis = axis_[i];
-        Vec6 own = Vec6::Zero();
-        own.tail<3>() = axis.rot.cross(dp);
-        if (column.own[k] >= 0 && Turns(axis, axis_[column.own[k]])) own += Turned(axis, axis_[column.own[k]]);
-        by_q_(axis.slot, at) += column.rate[k] * (axis.lin.dot(push) + axis.rot.dot(torque)) +
-                                part_[k].weight * (PLANT("element contact: force stays",
-                                                         own.tail<3>().dot(push) + own.head<3>().dot(torque)) +
-                                                   axis.lin.dot(dpush) + axis.rot.dot(dtorque));
-        by_v_(axis.slot, at) += part_[k].weight * (axis.lin.dot(vpush) + axis.rot.dot(vtorque));
-      }
-    }
+  for (int k = 0; k < n; k++) {
+    FindColumn(p, sign, k, &column_[k]);
+    AddColumn(state, sign, k);
   }
   return true;
 }
 
+// (C24) −∂r by a dof
+void ElementContact::AddColumn(const State& at, double sign, int slot) {
+  const Column& column = column_[slot];
+  const int parts = static_cast<int>(part_.size());
+  const Vec6 change[2] = {Change(column, at.x[0], at.motion[0]), Change(column, at.x[1], at.motion[1])};
+  double softer = 0;
+  for (int k = 0; k < count_; k++) softer += sign * column.rate[k] * part_[k].inverse_weight;
+  Vec6 unit = Vec6::Zero();  // the contact's velocity by that of the dof
+  for (int k = 0; k < parts; k++) {
+    if (column.own[k] < 0) continue;
+    unit.head<3>() += part_[k].weight * axis_[column.own[k]].rot;
+    unit.tail<3>() += part_[k].weight * axis_[column.own[k]].lin;
+  }
+
+  // rows, then their forces
+  double dy[6], by_v[6];
+  for (int i = 0; i < at.dim; i++) {
+    const auto part = [i](const Vec6& x) { return i < 3 ? Vec3(x.tail<3>()) : Vec3(x.head<3>()); };
+    const double b = at.force.b[i];
+    dy[i] = PLANT("element contact: rows turn", column.turn.cross(at.axis[i]).dot(part(at.all[0] + b * at.all[1]))) +
+            PLANT("element contact: velocities", at.axis[i].dot(part(change[0] + b * change[1]))) +
+            at.stiffness.kappa[i] * column.dphi;
+    by_v[i] = PLANT("element contact: damping", b * at.axis[i].dot(part(unit)));
+  }
+  Vec3 dpush = column.turn.cross(at.push), dtorque = column.turn.cross(at.torque);
+  Vec3 vpush = Vec3::Zero(), vtorque = Vec3::Zero();
+  for (int i = 0; i < at.dim; i++) {
+    double df = PLANT("element contact: impedance", at.force.f[i] * at.stiffness.gain * column.dphi) -
+                PLANT("element contact: hardness", at.force.f[i] * softer / softness_);
+    double df_by_v = 0;
+    for (int l = 0; l < at.dim; l++) {
+      df -= at.force.H[i][l] * dy[l];
+      df_by_v -= at.force.H[i][l] * by_v[l];
+    }
+    (i < 3 ? dpush : dtorque) += df * at.axis[i];
+    (i < 3 ? vpush : vtorque) += df_by_v * at.axis[i];
+  }
+
+  // what they do to each body
+  for (int k = 0; k < parts; k++) {
+    for (int i = part_[k].begin; i < part_[k].end; i++) {
+      const Axis& axis = axis_[i];
+      Vec6 own = Vec6::Zero();
+      own.tail<3>() = axis.rot.cross(column.dp);
+      if (column.own[k] >= 0 && Turns(axis, axis_[column.own[k]])) own += Turned(axis, axis_[column.own[k]]);
+      by_q_(axis.slot, slot) += column.rate[k] * (axis.lin.dot(at.push) + axis.rot.dot(at.torque)) +
+                                part_[k].weight * (PLANT("element contact: force stays",
+                                                         own.tail<3>().dot(at.push) + own.head<3>().dot(at.torque)) +
+                                                   axis.lin.dot(dpush) + axis.rot.dot(dtorque));
+      by_v_(axis.slot, slot) += part_[k].weight * (axis.lin.dot(vpush) + axis.rot.dot(vtorque));
+    }
+  }
+}
+
 void ElementContact::Add(int nv, Columns* R) const {
-  for (Eigen::Index j = 0; j < by_q_.cols(); j++) {
-    for (Eigen::Index i = 0; i < by_q_.rows(); i++) {
+  const int n = static_cast<int>(column_.size());
+  for (int j = 0; j < n; j++) {
+    for (int i = 0; i < n; i++) {
       (*R)(dof_[i], dof_[j]) += by_q_(i, j);
       (*R)(dof_[i], nv + dof_[j]) += by_v_(i, j);
     }

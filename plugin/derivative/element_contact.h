@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "derivative/columns.h"
+#include "derivative/contact_block.h"
 #include "derivative/contact_geometry.h"
 #include "derivative/contact_jacobian.h"
 #include "derivative/contact_patch.h"
@@ -35,10 +36,10 @@ class ElementContact {
     int dof, slot;
     Vec3 rot, lin, at_vertex;
   };
-  // a body, and how much of it moves the contact
+  // a body: its axes, how much of its motion is the contact's, and how easily it moves, which rows go by
   struct Part {
     int begin, end;
-    double weight, softness;  // of that weight, and its share of 1/M in the rows' own
+    double weight, inverse_weight;
   };
 
   // how the contact moves with a dof: distance, point, frame, weights; the axis of it that each part has, −1: none
@@ -59,6 +60,32 @@ class ElementContact {
       return E;
     }
   };
+  // forces and what moves the contact: x are a and v, motions of parts by them and their sums
+  struct State {
+    State(const mjModel* m, const mjData* d, const mjContact& contact)
+        : stiffness(m, d, contact), dim(contact.dim), x{d->qacc, d->qvel} {}
+    BasisForces force;
+    ContactStiffness stiffness;
+    int dim;
+    Vec3 axis[6];
+    Vec3 push = Vec3::Zero(), torque = Vec3::Zero();
+    const double* x[2];
+    Vec6 motion[2][5], all[2];
+  };
+  // n × n, in memory for the largest n that was met
+  class Square {
+   public:
+    void Resize(int n) {
+      n_ = n;
+      at_.assign(static_cast<std::size_t>(n) * n, 0);
+    }
+    double& operator()(int i, int j) { return at_[static_cast<std::size_t>(j) * n_ + i]; }
+    double operator()(int i, int j) const { return at_[static_cast<std::size_t>(j) * n_ + i]; }
+
+   private:
+    int n_ = 0;
+    std::vector<double> at_;
+  };
   static Simplex Nearest(const Vec3* vertex, int count, const Vec3& p);
 
   bool FindPlace(const mjModel* model, const mjData* data, const mjContact& contact);
@@ -68,6 +95,7 @@ class ElementContact {
   bool Turns(const Axis& i, const Axis& j) const;
   static Vec6 Turned(const Axis& i, const Axis& j);
   Vec6 FindMotions(const double* x, Vec6* motion) const;
+  void AddColumn(const State& at, double sign, int slot);
   void FindColumn(const Vec3& p, double sign, int at, Column* out) const;
   Vec6 Change(const Column& column, const double* x, const Vec6* motion) const;
   Vec6 ElementTwist(const Vec3* moved, const Vec3& point) const;
@@ -81,7 +109,8 @@ class ElementContact {
   std::vector<Column> column_;
   const AxisGroups* axes_ = nullptr;
   std::vector<int> dof_;
-  Eigen::MatrixXd by_q_, by_v_;  // −∂r on dof_
+  double softness_ = 0;  // Σ |weight| inverse_weight
+  Square by_q_, by_v_;   // −∂r on dof_
 };
 
 }  // namespace costate

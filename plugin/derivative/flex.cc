@@ -43,25 +43,25 @@ bool AllVertices(const mjModel* m, int f, Good good) {
 }
 
 std::string MissingOf(const mjModel* m, int f) {
-  const std::string name = ElementName(m, mjOBJ_FLEX, f);
-  if (m->flex_passive[f]) return "passive contacts of " + name;
+  const auto refuse = [&](const char* what, const char* why) { return what + ElementName(m, mjOBJ_FLEX, f) + why; };
+  if (m->flex_passive[f]) return refuse("passive contacts of ", "");
   if (!HasElasticity(m, f)) return "";
-  if (m->flex_interp[f] != 0) return "forces of " + name + ", which is interpolated";
-  if (m->flex_plasticadr[f] >= 0) return "forces of " + name + ", which yields";
+  if (m->flex_interp[f] != 0) return refuse("forces of ", ", which is interpolated");
+  if (m->flex_plasticadr[f] >= 0) return refuse("forces of ", ", which yields");
   if (HasStretch(m, f) && m->flex_dim[f] == 3) {
     const ElementShape shape(3);
     const mjtNum* numbers = m->flex_stiffness + m->flex_stiffnessadr[f];
     for (int t = 0; t < m->flex_elemnum[f]; t++) {
       if (!AreZero(numbers + shape.numbers * t + shape.products, shape.numbers - shape.products))
-        return "forces of " + name + ", of another material";
+        return refuse("forces of ", ", of another material");
     }
   }
 
   // the engine has shortcuts for bodies that slide
   const auto is_plain = [m](int b) { return m->body_simple[b] != 2 || SlidesAlongAxes(m, b); };
   const auto bends = [m](int b) { return IsStatic(m, b) || (m->body_dofnum[b] == 3 && SlidesAlongAxes(m, b)); };
-  if (HasStretch(m, f) && !AllVertices(m, f, is_plain)) return "forces of " + name + ", whose slides have other axes";
-  if (HasBending(m, f) && !AllVertices(m, f, bends)) return "bending of " + name + ", whose vertices do not slide";
+  if (HasStretch(m, f) && !AllVertices(m, f, is_plain)) return refuse("forces of ", ", whose slides have other axes");
+  if (HasBending(m, f) && !AllVertices(m, f, bends)) return refuse("bending of ", ", whose vertices do not slide");
   return "";
 }
 
@@ -97,13 +97,9 @@ FlexForces::FlexForces(const mjModel* m) : held_(m->nflex, 0), moment_(m->nflexe
   }
 }
 
-bool FlexForces::IsUsed(const mjModel* m, int f) const {
-  return HasEdges(m, f) && (held_[f] || (HasElasticity(m, f) && MissingOf(m, f).empty()));
-}
-
 void FlexForces::Compute(const mjModel* m, const mjData* d) {
   for (int f = 0; f < m->nflex; f++) {
-    if (!IsUsed(m, f)) continue;
+    if (!HasEdges(m, f) || !(held_[f] || HasElasticity(m, f))) continue;
     const int first = m->flex_vertadr[f];
     for (int e = m->flex_edgeadr[f], end = e + m->flex_edgenum[f]; e < end; e++) {
       if (m->flexedge_rigid[e]) continue;
@@ -143,8 +139,7 @@ void FlexForces::FillSliding(const mjModel* m, const mjData* d, const int body[2
       moment->G(i, j) = length < mjMINVAL ? 0 : PLANT("flex: sliding edge", across[i].dot(across[j]) / length);
   }
   moment->length = moment->J;
-  moment->rate.setZero(n);
-  for (int i = 0; i < n; i++) moment->rate += d->qvel[moment->dof[i]] * moment->G.row(i).transpose();
+  moment->FindRate(d->qvel);
 }
 
 // (P6)
@@ -168,13 +163,14 @@ void FlexForces::AddElements(const mjModel* m, const mjData* d, int f, Columns* 
   const double h = m->opt.timestep, spring = Enabled(m, mjDSBL_SPRING) ? 1 : 0;
   const double damping = h > 0 && Enabled(m, mjDSBL_DAMPER) ? m->flex_damping[f] / h : 0;
   for (int t = 0; t < m->flex_elemnum[f]; t++) {
-    const int* edge = m->flex_elemedge + m->flex_elemedgeadr[f] + edges * t;
-    double K[6][6], stretch[6], by_length[6], by_velocity[6], l[6];
-    shape.Unpack(m->flex_stiffness + m->flex_stiffnessadr[f] + shape.numbers * t, K);
+    const FlexElement element(m, f, t);
+    const auto& K = element.K;
+    double stretch[6], by_length[6], by_velocity[6], l[6];
+    int at[6];
     for (int a = 0; a < edges; a++) {
-      const int at = m->flex_edgeadr[f] + edge[a];
-      const double l0 = m->flexedge_length0[at], before = d->flexedge_length[at] - h * d->flexedge_velocity[at];
-      l[a] = d->flexedge_length[at];
+      at[a] = m->flex_edgeadr[f] + element.edge[a];
+      l[a] = d->flexedge_length[at[a]];
+      const double l0 = m->flexedge_length0[at[a]], before = l[a] - h * d->flexedge_velocity[at[a]];
       stretch[a] = spring * (l[a] * l[a] - l0 * l0) + damping * (l[a] * l[a] - before * before);
       by_length[a] = PLANT("flex: stretch", 2 * spring * l[a] + 2 * damping * (l[a] - before));
       by_velocity[a] = PLANT("flex: stretch by velocity", 2 * damping * h * before);
@@ -183,38 +179,33 @@ void FlexForces::AddElements(const mjModel* m, const mjData* d, int f, Columns* 
     // its dofs, and its edges' moments on them
     dof_.clear();
     for (int a = 0; a < edges; a++) {
-      for (int i : moment_[m->flex_edgeadr[f] + edge[a]].dof) {
+      for (int i : moment_[at[a]].dof) {
         if (slot_[i] >= 0) continue;
         slot_[i] = static_cast<int>(dof_.size());
         dof_.push_back(i);
       }
     }
     const int n = static_cast<int>(dof_.size());
-    J_.setZero(n, edges);
-    by_q_.setZero(n, edges);
-    by_v_.setZero(n, edges);
+    auto J = J_.Rows(n), by_q = by_q_.Rows(n), by_v = by_v_.Rows(n);
     for (int a = 0; a < edges; a++) {
-      const int at = m->flex_edgeadr[f] + edge[a];
-      const Moment& moment = moment_[at];
+      const Moment& moment = moment_[at[a]];
       double tension = 0;
       for (int b = 0; b < edges; b++) tension -= K[a][b] * stretch[b];
-      tension_[at] += tension * l[a];
+      tension_[at[a]] += tension * l[a];
       for (int i = 0; i < moment.size(); i++) {
         const int slot = slot_[moment.dof[i]];
-        J_(slot, a) = moment.J[i];
+        J(slot, a) = moment.J[i];
         for (int b = 0; b < edges; b++) {
-          by_q_(slot, b) -= l[b] * K[a][b] * (by_length[a] * moment.J[i] + by_velocity[a] * moment.rate[i]);
-          by_v_(slot, b) -= l[b] * K[a][b] * by_velocity[a] * moment.J[i];
+          by_q(slot, b) -= l[b] * K[a][b] * (by_length[a] * moment.J[i] + by_velocity[a] * moment.rate[i]);
+          by_v(slot, b) -= l[b] * K[a][b] * by_velocity[a] * moment.J[i];
         }
-        by_q_(slot, a) += PLANT("flex: tension by length", tension * moment.J[i]);
+        by_q(slot, a) += PLANT("flex: tension by length", tension * moment.J[i]);
       }
     }
-    slope_q_.noalias() = J_ * by_q_.transpose();
-    slope_v_.noalias() = J_ * by_v_.transpose();
     for (int j = 0; j < n; j++) {
       for (int i = 0; i < n; i++) {
-        (*R)(dof_[i], dof_[j]) += slope_q_(i, j);
-        (*R)(dof_[i], nv + dof_[j]) += slope_v_(i, j);
+        (*R)(dof_[i], dof_[j]) += J.row(i).dot(by_q.row(j));
+        (*R)(dof_[i], nv + dof_[j]) += J.row(i).dot(by_v.row(j));
       }
     }
     for (int i : dof_) slot_[i] = -1;
@@ -226,15 +217,13 @@ namespace {
 // (P8) of vertices that slide along the world's or a static body's axes
 void AddBending(const mjModel* m, const mjData* d, int f, Columns* R) {
   if (!HasBending(m, f)) return;
-  const int nv = static_cast<int>(m->nv), first = m->flex_vertadr[f];
+  const int nv = static_cast<int>(m->nv);
   const double spring = Enabled(m, mjDSBL_SPRING) ? 1 : 0;
   const double damping = Enabled(m, mjDSBL_DAMPER) ? m->flex_damping[f] : 0;
-  for (int e = 0; e < m->flex_edgenum[f]; e++) {
-    const int *ends = m->flex_edge + 2 * (m->flex_edgeadr[f] + e),
-              *flap = m->flex_edgeflap + 2 * (m->flex_edgeadr[f] + e);
-    if (flap[1] < 0) continue;
-    const int vertex[4] = {first + ends[0], first + ends[1], first + flap[0], first + flap[1]};
-    const mjtNum *b = m->flex_bending + m->flex_bendingadr[f] + kBendingNumbers * e, curve = b[16];
+  const auto rotation = [d](int body) {
+    return Mat3(Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body));
+  };
+  ForFlaps(m, f, [&](const int vertex[4], const mjtNum* b) {
     Vec3 side[3];
     for (int k = 0; k < 3; k++)
       side[k] = Vec3Map(d->flexvert_xpos + 3 * vertex[k + 1]) - Vec3Map(d->flexvert_xpos + 3 * vertex[0]);
@@ -253,13 +242,13 @@ void AddBending(const mjModel* m, const mjData* d, int f, Columns* R) {
     for (int i = 0; i < 4; i++) {
       const int body = m->flex_vertbodyid[vertex[i]];
       if (IsStatic(m, body)) continue;
-      const Mat3 axes = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body);
+      const Mat3 axes = rotation(body);
       for (int j = 0; j < 4; j++) {
         const int other = m->flex_vertbodyid[vertex[j]];
         if (IsStatic(m, other)) continue;
-        const Mat3 moved = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * other);
+        const Mat3 moved = rotation(other);
         const Mat3 by_position = PLANT("flex: bending", spring * b[4 * i + j] * Mat3::Identity()) +
-                                 PLANT("flex: curved rest", spring * curve * turn[i][j]);
+                                 PLANT("flex: curved rest", spring * b[16] * turn[i][j]);
         const Mat3 by_q = axes.transpose() * by_position * moved;
         const Mat3 by_v = PLANT("flex: bending damper", damping * b[4 * i + j]) * axes.transpose() * moved;
         for (int x = 0; x < 3; x++) {
@@ -271,7 +260,7 @@ void AddBending(const mjModel* m, const mjData* d, int f, Columns* R) {
         }
       }
     }
-  }
+  });
 }
 
 }  // namespace

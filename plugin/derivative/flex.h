@@ -41,7 +41,6 @@ class FlexForces {
  private:
   static void FillSliding(const mjModel* model, const mjData* data, const int body[2], const Vec3 at[2],
                           Moment* moment);
-  bool IsUsed(const mjModel* model, int flex) const;
   void AddEdges(const mjModel* model, const mjData* data, int flex, Columns* R) const;
   void AddElements(const mjModel* model, const mjData* data, int flex, Columns* R) const;
 
@@ -49,9 +48,19 @@ class FlexForces {
   std::vector<char> slides_;  // vertices of bodies that slides alone move in the world, or nothing does
   std::unique_ptr<MomentBuilder> builder_;
   std::vector<Moment> moment_;
-  mutable std::vector<double> tension_;                          // of each edge
-  mutable std::vector<int> slot_, dof_;                          // of an element's dofs
-  mutable Eigen::MatrixXd J_, by_q_, by_v_, slope_q_, slope_v_;  // of an element: dofs × edges
+  mutable std::vector<double> tension_;  // of each edge
+  mutable std::vector<int> slot_, dof_;  // of an element's dofs
+  // dofs × edges of an element, in memory for the largest that was met
+  struct Scratch {
+    Eigen::Matrix<double, Eigen::Dynamic, 6, Eigen::RowMajor> all;
+    auto Rows(int n) {
+      if (all.rows() < n) all.resize(n, 6);
+      auto rows = all.topRows(n);
+      rows.setZero();
+      return rows;
+    }
+  };
+  mutable Scratch J_, by_q_, by_v_;
 };
 
 }  // namespace costate

@@ -22,12 +22,13 @@ bool HasBending(const mjModel* m, int f) {
          !AreZero(m->flex_bending + m->flex_bendingadr[f], kBendingNumbers * m->flex_edgenum[f]);
 }
 
-Tension FindTension(const mjModel* m, const mjData* d, int f, const int* edge, const double* K, int edges,
+Tension FindTension(const mjModel* m, const mjData* d, int f, const FlexElement& element, int edge,
                     const mjtNum* plastic) {
+  const double* K = element.K[edge];
   Tension tension;
   double slope = 0;  // by how much it changes where each length does by 1
-  for (int a = 0; a < edges; a++) {
-    const int at = m->flex_edgeadr[f] + edge[a];
+  for (int a = 0, edges = ElementShape(m->flex_dim[f]).edges; a < edges; a++) {
+    const int at = m->flex_edgeadr[f] + element.edge[a];
     const double l = d->flexedge_length[at], l0 = m->flexedge_length0[at];
     tension.value += K[a] * (l * l - l0 * l0 - (plastic ? plastic[a] : 0));
     slope += 2 * std::abs(K[a]) * l;
@@ -74,19 +75,15 @@ void AppendTensions(const mjModel* m, const mjData* d, int f, std::vector<FlexTe
   }
   const bool yields = m->flex_plasticadr[f] >= 0 && (m->flex_plasticmode[f] & 2) != 0;  // when stretched
   for (int t = 0; t < m->flex_elemnum[f]; t++) {
-    const int* vertex = m->flex_elem + m->flex_elemdataadr[f] + shape.vertices * t;
-    const int* edge = m->flex_elemedge + m->flex_elemedgeadr[f] + edges * t;
+    const FlexElement element(m, f, t);
     const mjtNum* plastic = yields ? d->plastic + m->flex_plasticadr[f] + edges * t : nullptr;
-
-    double K[6][6];
-    shape.Unpack(m->flex_stiffness + m->flex_stiffnessadr[f] + shape.numbers * t, K);
     for (int e = 0; e < edges; e++) {
-      const Tension tension = FindTension(m, d, f, edge, K[e], edges, plastic);
+      const Tension tension = FindTension(m, d, f, element, e, plastic);
       if (tension.room < 0) continue;
       const int* ends = shape.Ends(e);
-      const VertexMotion &one = moves[vertex[ends[0]]], &other = moves[vertex[ends[1]]];
+      const VertexMotion &one = moves[element.vertex[ends[0]]], &other = moves[element.vertex[ends[1]]];
       const double apart = (one.velocity - other.velocity).norm() + (one.change - other.change).norm();
-      const double length = d->flexedge_length[m->flex_edgeadr[f] + edge[e]];
+      const double length = d->flexedge_length[m->flex_edgeadr[f] + element.edge[e]];
       tensions->push_back({f, t, e, tension.sign, m->opt.timestep * apart > kStill * length, tension.room});
     }
   }

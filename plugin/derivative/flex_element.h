@@ -37,10 +37,35 @@ struct ElementShape {
 
   bool solid;
   int vertices, edges;
-  int numbers;  ///< of flex_stiffness, of one element
-  static constexpr int products =
-      21;  ///< the first of them are K; of a tetrahedron others follow, zero but in other materials
+  int numbers;                         ///< of flex_stiffness, of one element
+  static constexpr int products = 21;  ///< the first are K; of a tetrahedron others follow, zero but in other materials
 };
+
+/// A triangle or tetrahedron: vertices and edges of its flex, and K.
+struct FlexElement {
+  FlexElement(const mjModel* m, int flex, int element) {
+    const ElementShape shape(m->flex_dim[flex]);
+    vertex = m->flex_elem + m->flex_elemdataadr[flex] + shape.vertices * element;
+    edge = m->flex_elemedge + m->flex_elemedgeadr[flex] + shape.edges * element;
+    shape.Unpack(m->flex_stiffness + m->flex_stiffnessadr[flex] + shape.numbers * element, K);
+  }
+  const int *vertex, *edge;
+  double K[6][6];
+};
+
+/// f(vertex (4, of all flexes), numbers of flex_bending) for each edge of a flex that has a triangle on both sides: its
+/// ends first. (P8)
+template <typename F>
+void ForFlaps(const mjModel* m, int flex, F f) {
+  const int first = m->flex_vertadr[flex];
+  for (int e = 0; e < m->flex_edgenum[flex]; e++) {
+    const int* ends = m->flex_edge + 2 * (m->flex_edgeadr[flex] + e);
+    const int* flap = m->flex_edgeflap + 2 * (m->flex_edgeadr[flex] + e);
+    if (flap[1] < 0) continue;
+    const int vertex[4] = {first + ends[0], first + ends[1], first + flap[0], first + flap[1]};
+    f(vertex, m->flex_bending + m->flex_bendingadr[flex] + kBendingNumbers * e);
+  }
+}
 
 /// (H4) T = Σ_a K_a (l_a² − l0_a² − plastic_a) of one edge of an element.
 struct Tension {
@@ -48,10 +73,8 @@ struct Tension {
   double room = 0;       ///< [m] by how much each edge changes, at least, for another sign; < 0: none does
   signed char sign = 0;  ///< 1: pulls, −1: pushes, 0: none, to rounding
 };
-/// @param edge  the element's, of the flex.
-/// @param K  the edge's row of the element's matrix.
 /// @param plastic  of the element's edges; null: none.
-Tension FindTension(const mjModel* model, const mjData* data, int flex, const int* edge, const double* K, int edges,
+Tension FindTension(const mjModel* model, const mjData* data, int flex, const FlexElement& element, int edge,
                     const mjtNum* plastic = nullptr);
 
 /// Tension of an edge within an element of a flex, by whose sign the discrete integrator's metric has a part of it, (H4).

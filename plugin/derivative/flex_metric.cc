@@ -26,10 +26,10 @@ void FlexMetric::Compute(const mjModel* m, const mjData* d) {
     }
     if (!any) continue;
     flex_.push_back({f, (spring ? h * h : 0) + (damper ? h * m->flex_damping[f] : 0), spring ? h : 0});
-    AddPieces(m, d, static_cast<int>(flex_.size()) - 1);
+    AddPieces(m, d, f);
   }
   start_.back() = static_cast<int>(axis_.size());
-  for (Piece& piece : piece_) piece.stiffness = Stiffness(d, piece);
+  for (Piece& piece : piece_) FindStiffness(&piece);
 }
 
 void FlexMetric::Place(const mjModel* m, const mjData* d, int vertex) {
@@ -41,44 +41,38 @@ void FlexMetric::Place(const mjModel* m, const mjData* d, int vertex) {
   }
 }
 
-void FlexMetric::AddPieces(const mjModel* m, const mjData* d, int at) {
-  const int f = flex_[at].id, first = m->flex_vertadr[f], first_edge = m->flex_edgeadr[f];
+void FlexMetric::AddPieces(const mjModel* m, const mjData* d, int f) {
+  const int flex = static_cast<int>(flex_.size()) - 1;
+  const auto at = [d](int vertex) { return Vec3Map(d->flexvert_xpos + 3 * vertex); };
   if (HasStretch(m, f)) {
     const ElementShape shape(m->flex_dim[f]);
     for (int t = 0; t < m->flex_elemnum[f]; t++) {
+      const FlexElement element(m, f, t);
       Piece& piece = piece_.emplace_back();
-      piece.flex = at;
+      piece.flex = flex;
       piece.vertices = shape.vertices;
       piece.edges = shape.edges;
       piece.bending = nullptr;
-      const int *vertex = m->flex_elem + m->flex_elemdataadr[f] + shape.vertices * t,
-                *edge = m->flex_elemedge + m->flex_elemedgeadr[f] + shape.edges * t;
-      for (int k = 0; k < shape.vertices; k++) piece.vertex[k] = first + vertex[k];
-      shape.Unpack(m->flex_stiffness + m->flex_stiffnessadr[f] + shape.numbers * t, piece.K);
+      for (int k = 0; k < shape.vertices; k++) piece.vertex[k] = m->flex_vertadr[f] + element.vertex[k];
+      std::copy_n(&element.K[0][0], 36, &piece.K[0][0]);
       for (int e = 0; e < shape.edges; e++) {
         std::copy_n(shape.Ends(e), 2, piece.end[e]);
-        const Tension tension = FindTension(m, d, f, edge, piece.K[e], shape.edges);
+        piece.edge[e] = at(piece.vertex[piece.end[e][0]]) - at(piece.vertex[piece.end[e][1]]);
+        const Tension tension = FindTension(m, d, f, element, e);
         piece.tension[e] = std::max(0.0, tension.value);
         piece.pulls[e] = tension.sign == 0 ? 0.5 : tension.sign > 0 ? 1 : 0;
       }
     }
   }
   if (!HasBending(m, f)) return;
-  for (int e = 0; e < m->flex_edgenum[f]; e++) {
-    const int *ends = m->flex_edge + 2 * (first_edge + e), *flap = m->flex_edgeflap + 2 * (first_edge + e);
-    if (flap[1] < 0) continue;
+  ForFlaps(m, f, [&](const int vertex[4], const mjtNum* b) {
     Piece& piece = piece_.emplace_back();
-    piece.flex = at;
+    piece.flex = flex;
     piece.vertices = 4;
     piece.edges = 0;
-    for (int k = 0; k < 2; k++) piece.vertex[k] = first + ends[k], piece.vertex[2 + k] = first + flap[k];
-    piece.bending = m->flex_bending + m->flex_bendingadr[f] + kBendingNumbers * e;
-  }
-}
-
-Vec3 FlexMetric::Edge(const mjData* d, const Piece& piece, int e) const {
-  const int one = piece.vertex[piece.end[e][0]], other = piece.vertex[piece.end[e][1]];
-  return Vec3Map(d->flexvert_xpos + 3 * one) - Vec3Map(d->flexvert_xpos + 3 * other);
+    piece.bending = b;
+    std::copy_n(vertex, 4, piece.vertex);
+  });
 }
 
 // J w of all vertices, w = s a + κ v
@@ -90,21 +84,27 @@ void FlexMetric::FindMotion(const mjModel* m, const mjData* d, const double* a) 
   });
 }
 
+// how the ends of edges move apart, and what each edge is strained by all
+FlexMetric::Strain FlexMetric::FindStrain(const Piece& piece) const {
+  Strain strain;
+  for (int e = 0; e < piece.edges; e++) {
+    strain.along[e] = 0;
+    strain.apart[e] = motion_[piece.vertex[piece.end[e][0]]] - motion_[piece.vertex[piece.end[e][1]]];
+  }
+  for (int e = 0; e < piece.edges; e++) {
+    for (int a = 0; a < piece.edges; a++) strain.along[e] += 2 * piece.K[e][a] * piece.edge[a].dot(strain.apart[a]);
+  }
+  return strain;
+}
+
 // K w of a piece at its vertices
-void FlexMetric::FindForce(const mjData* d, const Piece& piece, Vec3* force) const {
+void FlexMetric::FindForce(const Piece& piece, const Strain& strain, Vec3* force) const {
   for (int k = 0; k < piece.vertices; k++) force[k].setZero();
   for (int i = 0; i < 4 && piece.bending; i++) {
     for (int j = 0; j < 4; j++) force[i] += piece.bending[4 * i + j] * motion_[piece.vertex[j]];
   }
-  Vec3 edge[6], apart[6];
   for (int e = 0; e < piece.edges; e++) {
-    edge[e] = Edge(d, piece, e);
-    apart[e] = motion_[piece.vertex[piece.end[e][0]]] - motion_[piece.vertex[piece.end[e][1]]];
-  }
-  for (int e = 0; e < piece.edges; e++) {
-    double along = 0;
-    for (int a = 0; a < piece.edges; a++) along += 2 * piece.K[e][a] * edge[a].dot(apart[a]);
-    const Vec3 pull = along * edge[e] + piece.tension[e] * apart[e];
+    const Vec3 pull = strain.along[e] * piece.edge[e] + piece.tension[e] * strain.apart[e];
     force[piece.end[e][0]] += pull;
     force[piece.end[e][1]] -= pull;
   }
@@ -114,7 +114,7 @@ void FlexMetric::AddForce(const mjModel* m, const mjData* d, const double* a, do
   FindMotion(m, d, a);
   Vec3 force[4];
   for (const Piece& piece : piece_) {
-    FindForce(d, piece, force);
+    FindForce(piece, FindStrain(piece), force);
     for (int k = 0; k < piece.vertices; k++) {
       for (const Axis* axis = begin(piece.vertex[k]); axis != end(piece.vertex[k]); axis++)
         out[axis->dof] += force[k].dot(axis->lin);
@@ -122,54 +122,45 @@ void FlexMetric::AddForce(const mjModel* m, const mjData* d, const double* a, do
   }
 }
 
-// (H4) of a piece, by its vertices' places
-FlexMetric::Matrix FlexMetric::Stiffness(const mjData* d, const Piece& piece) const {
-  Matrix Y = Matrix::Zero();
-  for (int i = 0; i < 4 && piece.bending; i++) {
-    for (int j = 0; j < 4; j++)
-      Y.block<3, 3>(3 * i, 3 * j).diagonal().setConstant(PLANT("flex metric: bending", piece.bending[4 * i + j]));
-  }
-  Vec3 edge[6];
-  for (int e = 0; e < piece.edges; e++) edge[e] = Edge(d, piece, e);
-  for (int e = 0; e < piece.edges; e++) {
-    for (int a = 0; a < piece.edges; a++) {
-      Mat3 block = PLANT("flex metric: stretch", 2 * piece.K[e][a] * edge[e] * edge[a].transpose());
-      if (a == e) block.diagonal().array() += PLANT("flex metric: tension", piece.tension[e]);
-      for (int k = 0; k < 2; k++) {
-        for (int l = 0; l < 2; l++) {
-          auto out = Y.block<3, 3>(3 * piece.end[e][k], 3 * piece.end[a][l]);
-          if (k == l) out += block;
-          else out -= block;
-        }
-      }
+// what the ends of edge a do to those of edge e
+void FlexMetric::Spread(const Piece& piece, int e, int a, const Mat3& block, Matrix* out) {
+  for (int k = 0; k < 2; k++) {
+    for (int l = 0; l < 2; l++) {
+      auto at = out->block<3, 3>(3 * piece.end[e][k], 3 * piece.end[a][l]);
+      if (k == l) at += block;
+      else at -= block;
     }
   }
-  return Y;
 }
 
-// (I11) ∂(K w) by its vertices' places at fixed motions J w
-FlexMetric::Matrix FlexMetric::Slope(const mjData* d, const Piece& piece) const {
-  Matrix X = Matrix::Zero();
-  Vec3 edge[6], apart[6];
-  for (int e = 0; e < piece.edges; e++) {
-    edge[e] = Edge(d, piece, e);
-    apart[e] = motion_[piece.vertex[piece.end[e][0]]] - motion_[piece.vertex[piece.end[e][1]]];
+// (H4) by the vertices' places
+void FlexMetric::FindStiffness(Piece* piece) {
+  Matrix& Y = piece->stiffness;
+  Y.setZero();
+  for (int i = 0; i < 4 && piece->bending; i++) {
+    for (int j = 0; j < 4; j++)
+      Y.block<3, 3>(3 * i, 3 * j).diagonal().setConstant(PLANT("flex metric: bending", piece->bending[4 * i + j]));
   }
+  for (int e = 0; e < piece->edges; e++) {
+    for (int a = 0; a < piece->edges; a++) {
+      Mat3 block = PLANT("flex metric: stretch", 2 * piece->K[e][a] * piece->edge[e] * piece->edge[a].transpose());
+      if (a == e) block.diagonal().array() += PLANT("flex metric: tension", piece->tension[e]);
+      Spread(*piece, e, a, block, &Y);
+    }
+  }
+}
+
+// (I11) ∂(K w) by the vertices' places at fixed motions J w
+FlexMetric::Matrix FlexMetric::Slope(const Piece& piece, const Strain& strain) {
+  Matrix X = Matrix::Zero();
   for (int e = 0; e < piece.edges; e++) {
-    double along = 0;
-    for (int a = 0; a < piece.edges; a++) along += 2 * piece.K[e][a] * edge[a].dot(apart[a]);
     for (int a = 0; a < piece.edges; a++) {
       Mat3 block =
-          PLANT("flex metric: stretch moves", 2 * piece.K[e][a] * edge[e] * apart[a].transpose()) +
-          PLANT("flex metric: tension moves", 2 * piece.pulls[e] * piece.K[e][a] * apart[e] * edge[a].transpose());
-      if (a == e) block.diagonal().array() += PLANT("flex metric: edge turns", along);
-      for (int k = 0; k < 2; k++) {
-        for (int l = 0; l < 2; l++) {
-          auto out = X.block<3, 3>(3 * piece.end[e][k], 3 * piece.end[a][l]);
-          if (k == l) out += block;
-          else out -= block;
-        }
-      }
+          PLANT("flex metric: stretch moves", 2 * piece.K[e][a] * piece.edge[e] * strain.apart[a].transpose()) +
+          PLANT("flex metric: tension moves",
+                2 * piece.pulls[e] * piece.K[e][a] * strain.apart[e] * piece.edge[a].transpose());
+      if (a == e) block.diagonal().array() += PLANT("flex metric: edge turns", strain.along[e]);
+      Spread(piece, e, a, block, &X);
     }
   }
   return X;
@@ -225,11 +216,12 @@ void FlexMetric::AddColumns(const mjModel* m, const mjData* d, const AxisGroups&
     }
   });
   for (const Piece& piece : piece_) {
+    const Strain strain = FindStrain(piece);
     Vec3 force[4];
-    FindForce(d, piece, force);
+    FindForce(piece, strain, force);
     for (int k = 0; k < piece.vertices; k++) force_[piece.vertex[k]] += force[k];
     const Flex& flex = flex_[piece.flex];
-    const Matrix &Y = piece.stiffness, X = Slope(d, piece);
+    const Matrix &Y = piece.stiffness, X = Slope(piece, strain);
     for (int k = 0; k < piece.vertices; k++) {
       for (const Axis* i = begin(piece.vertex[k]); i != end(piece.vertex[k]); i++) {
         for (int l = 0; l < piece.vertices; l++) {

@@ -37,6 +37,7 @@ class FlexMetric {
     int flex, vertices, edges;
     int vertex[4], end[6][2];
     double K[6][6], tension[6], pulls[6];  // clamped; how much of its slope counts
+    Vec3 edge[6];                          // from its second end to its first
     const mjtNum* bending;                 // 4 × 4; null: none
     Matrix stiffness;                      // by its vertices' places
   };
@@ -57,13 +58,18 @@ class FlexMetric {
       for (int v = first; v < first + model->flex_vertnum[flex.id]; v++) f(flex, v);
     }
   }
+  struct Strain {
+    Vec3 apart[6];
+    double along[6];
+  };
   void AddPieces(const mjModel* model, const mjData* data, int flex);
   void Place(const mjModel* model, const mjData* data, int vertex);
-  Vec3 Edge(const mjData* data, const Piece& piece, int edge) const;
   void FindMotion(const mjModel* model, const mjData* data, const double* a) const;
-  void FindForce(const mjData* data, const Piece& piece, Vec3* force) const;
-  Matrix Stiffness(const mjData* data, const Piece& piece) const;
-  Matrix Slope(const mjData* data, const Piece& piece) const;
+  Strain FindStrain(const Piece& piece) const;
+  void FindForce(const Piece& piece, const Strain& strain, Vec3* force) const;
+  static void Spread(const Piece& piece, int e, int a, const Mat3& block, Matrix* out);
+  static void FindStiffness(Piece* piece);
+  static Matrix Slope(const Piece& piece, const Strain& strain);
   const Axis* begin(int vertex) const { return axis_.data() + start_[vertex]; }
   const Axis* end(int vertex) const { return axis_.data() + start_[vertex + 1]; }
 

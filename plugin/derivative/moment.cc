@@ -11,10 +11,19 @@ double Moment::Along(const double* v) const {
   return sum;
 }
 
+void Moment::AddTurn(const double* v, Eigen::VectorXd* out) const {
+  for (int i = 0; i < size(); i++) *out += v[dof[i]] * G.row(i).transpose();
+}
+
 Eigen::VectorXd Moment::Turn(const double* v) const {
   Eigen::VectorXd turn = Eigen::VectorXd::Zero(size());
-  for (int i = 0; i < size(); i++) turn += v[dof[i]] * G.row(i).transpose();
+  AddTurn(v, &turn);
   return turn;
+}
+
+void Moment::FindRate(const double* v) {
+  rate.setZero(size());
+  AddTurn(v, &rate);
 }
 
 MomentElement StraightElement(int body, const Vec3& point, int other, const Vec3& other_point, double divisor) {
@@ -219,7 +228,7 @@ void MomentBuilder::End(const mjData* d) {
   moment_->length = moment_->J + Eigen::Map<const Eigen::VectorXd>(length_.data(), n);
   moment_->G.setZero(n, n);
   for (const Entry& entry : entries_) moment_->G(entry.i, entry.j) += entry.value;
-  moment_->rate = moment_->Turn(d->qvel);
+  moment_->FindRate(d->qvel);
   for (int dof : moment_->dof) slot_[dof] = -1;
 }
 

@@ -20,8 +20,10 @@ struct Moment {
   Eigen::VectorXd rate;                                                      ///< Gᵀ v = ∂(J v)/∂q
 
   int size() const { return static_cast<int>(dof.size()); }
-  double Along(const double* v) const;          ///< J v
-  Eigen::VectorXd Turn(const double* v) const;  ///< Gᵀ v
+  double Along(const double* v) const;                        ///< J v
+  Eigen::VectorXd Turn(const double* v) const;                ///< Gᵀ v
+  void AddTurn(const double* v, Eigen::VectorXd* out) const;  ///< out += Gᵀ v
+  void FindRate(const double* v);
 };
 
 /// R += force ∂(Jᵀ)/∂q. @param clamped  rows that stay zero; null: none.

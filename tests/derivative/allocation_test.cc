@@ -6,6 +6,7 @@
 #include <string>
 
 #include "derivative/allocations.h"
+#include "derivative/flex_scene.h"
 #include "support/count_allocations.h"
 
 namespace costate {
@@ -110,6 +111,18 @@ TEST(Allocation, IsNoneWhereContactsOfTreesComeAndGo) {
       }
     }
     EXPECT_GT(changes, 10);
+  }
+}
+
+// elements of flexes have more dofs or fewer, contacts come and go
+TEST(Allocation, IsNoneForFlexes) {
+  for (const bool draped : {false, true}) {
+    SCOPED_TRACE(draped);
+    const ModelPtr model =
+        LoadModelFromString(draped ? DrapedScene("Euler", "elliptic", 3) : FlexScene("Euler", "pyramidal", 4));
+    const DataPtr data = MakeData(model.get());
+    for (int i = 0; i < 60; i++) mj_step(model.get(), data.get());
+    ExpectNone(model.get(), data.get(), false);
   }
 }
 
