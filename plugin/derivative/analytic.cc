@@ -405,7 +405,7 @@ bool AnalyticBackend::Terms(const mjModel* m, mjData* d, StepDerivative* out, st
 
 // X_: −∂r → da
 void AnalyticBackend::SolveColumns() {
-  if (!solved_) H_.Solve(&X_);
+  if (!solved_) SolveHessian(&X_);
   solved_ = true;
 }
 
@@ -557,6 +557,7 @@ bool AnalyticBackend::Step(const mjModel* m, mjData* d, StepDerivative* out, std
       e = nullptr;
     } else {
       const bool moves = solved_ || H_.SolveBlock(x, true, half);
+      if (metric_ && !solved_ && moves) metric_->CorrectBlock(x);
       if (second_solve_ && (moves || e)) e = mass_.Change(x, e, half);
     }
     assembly_.AddBlock(m, block, x, e, out);

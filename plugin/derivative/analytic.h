@@ -150,7 +150,8 @@ class AnalyticBackend final : public Backend {
     constraint_.UseProducts(products != Products::kNone);
     mass_.UseProducts(products != Products::kNone);
   }
-  void SolveHessian(const mjModel* model, const mjData* data, double* x) const;
+  void SolveHessian(const mjModel* model, const mjData* data, double* x, bool transposed = false) const;
+  void SolveHessian(BlockedMatrix* X) const;
   bool DifferenceRest(const mjModel* model, mjData* data, std::string* missing);
   void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
   void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;

@@ -30,7 +30,7 @@ bool AnalyticBackend::LinearizeAcceleration(const mjModel* m, mjData* d, Acceler
   E_.Resize(nv, nv);
   E_.SetZero();
   for (int i = 0; i < nv; i++) E_(i, i) = 1;
-  H_.Solve(&E_);
+  SolveHessian(&E_);
   if (UsesNoslip(m)) noslip_->Apply(m, d, false, &E_);
   for (int j = 0; j < nv; j++) {
     for (int i = 0; i < nv; i++) out->force(i, j) = E_(i, j);

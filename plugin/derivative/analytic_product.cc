@@ -190,10 +190,17 @@ bool AnalyticBackend::Jvp(const mjModel* m, mjData* d, ConstMatrixRef dx, ConstM
   return true;
 }
 
-void AnalyticBackend::SolveHessian(const mjModel* m, const mjData* d, double* x) const {
+// H is symmetric but for the spin of free bodies, (I12)
+void AnalyticBackend::SolveHessian(const mjModel* m, const mjData* d, double* x, bool transposed) const {
   if (unconstrained_) mj_solveM(m, const_cast<mjData*>(d), x, x, 1);  // reads the factor
   else if (articulated_) articulated_solver_.Solve(x);
   else H_.Solve(x);
+  if (metric_) metric_->CorrectVector(x, transposed);
+}
+
+void AnalyticBackend::SolveHessian(BlockedMatrix* X) const {
+  H_.Solve(X);
+  for (int block = 0; metric_ && block < X->blocks(); block++) metric_->CorrectBlock(X->block(block));
 }
 
 // y: covector of the acceleration → of r, −∂r and E contracted with y and z into (x, u); z is null without a second
@@ -207,7 +214,7 @@ void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double
     input.a = mass_.applied().data();
     input.e = nullptr;
   } else {
-    SolveHessian(m, d, y);
+    SolveHessian(m, d, y, true);
   }
   const double* of_e = input.e ? z : nullptr;
   pull_.Start(m, d, input, tree_, constraint_.bodies(), constraint_.contact_bodies(), y, of_e);

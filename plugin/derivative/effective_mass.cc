@@ -15,41 +15,18 @@ namespace {
 
 bool Damps(const mjModel* m) { return !(m->opt.disableflags & mjDSBL_DAMPER); }
 
-// a free joint that is the whole tree (bodies may be welded to it): implicitfast adds its gyroscopic derivative
-bool IsStandaloneFree(const mjModel* m, int joint) {
-  if (m->jnt_type[joint] != mjJNT_FREE) return false;
-  const int body = m->jnt_bodyid[joint];
-  return m->body_jntnum[body] == 1 && m->tree_dofnum[m->dof_treeid[m->jnt_dofadr[joint]]] == 6;
-}
-
 bool AnyStandaloneFree(const mjModel* m) {
-  for (int j = 0; j < m->njnt; j++) {
-    if (IsStandaloneFree(m, j)) return true;
+  for (int b = 1; b < m->nbody; b++) {
+    if (IsStandaloneFreeBody(m, b)) return true;
   }
   return false;
 }
 
-// the bias of a free body in its own frame: l(ω) = m ω × (ω × s), g(ω) = s × l(ω) + ω × I ω; both quadratic, so their
-// symmetric bilinear forms give all derivatives
-Vec3 LinearForm(double mass, const Vec3& s, const Vec3& a, const Vec3& b) {
-  return mass * (a.cross(b.cross(s)) + b.cross(a.cross(s)));
-}
-Vec3 AngularForm(double mass, const Vec3& s, const Mat3& I, const Vec3& a, const Vec3& b) {
-  return s.cross(LinearForm(mass, s, a, b)) + a.cross(I * b) + b.cross(I * a);
-}
-
-Mat3 BodyRotation(const mjData* d, int body) {
-  return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body);
-}
-
 }  // namespace
 
-bool IsStandaloneFreeBody(const mjModel* m, int body) {
-  return m->body_jntnum[body] == 1 && IsStandaloneFree(m, m->body_jntadr[body]);
-}
-
 bool HasDiagonalMass(const mjModel* m, int dof) {
-  return m->opt.integrator == mjINT_IMPLICITFAST && m->M_rownnz[dof] == 1 && !IsStandaloneFree(m, m->dof_jntid[dof]);
+  return m->opt.integrator == mjINT_IMPLICITFAST && m->M_rownnz[dof] == 1 &&
+         !IsStandaloneFreeBody(m, m->dof_bodyid[dof]);
 }
 
 bool HasImplicitVelocity(const mjModel* m) {
@@ -205,7 +182,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   mju_copy(applied_.data(), Ma, nv);
   difference_ = applied_;
   Solve(applied_.data());
-  for (const FreeBody& free : free_) applied_.segment<6>(free.dof) = free.lu.Solve(difference_.segment<6>(free.dof));
+  for (const FreeBlock& free : free_) applied_.segment<6>(free.dof) = free.lu.Solve(difference_.segment<6>(free.dof));
   difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
   return true;
 }
@@ -231,7 +208,7 @@ void EffectiveMass::AddFluid(const mjModel* m, const mjData* d) {
   fluid_present_ = fluid_->Compute(m, d, m->opt.integrator == mjINT_IMPLICITFAST);
   if (!fluid_present_ || m->opt.integrator != mjINT_IMPLICITFAST) return;
   for (int i = 0; i < m->nv; i++) {
-    if (IsStandaloneFree(m, m->dof_jntid[i])) continue;
+    if (IsStandaloneFreeBody(m, m->dof_bodyid[i])) continue;
     for (int j = i; j >= 0; j = m->dof_parentid[j]) {
       if (KeepsDamping(m, i, j)) Add(i, j, fluid_->Entry(m, d, i, j));
     }
@@ -274,29 +251,9 @@ void EffectiveMass::Solve(double* x, bool transposed) const {
 
 // blocks M − h D + h ∂c/∂v, before solver_ is factored
 void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
-  for (int j = 0; j < m->njnt; j++) {
-    if (!IsStandaloneFree(m, j)) continue;
-    FreeBody free;
-    free.body = m->jnt_bodyid[j];
-    free.dof = m->jnt_dofadr[j];
-    const double h = m->opt.timestep;
-    const Mat3 R = BodyRotation(d, free.body);
-
-    // inertia of the whole tree about its com, in the body's frame
-    Inertia inertia;
-    for (int b = free.body; b < m->nbody && m->body_rootid[b] == free.body; b++)
-      inertia.Add(Inertia::From(d->cinert + 10 * b));
-    free.mass = inertia.m;
-    free.com = R.transpose() * (Vec3Map(d->subtree_com + 3 * free.body) - Vec3Map(d->xpos + 3 * free.body));
-    free.inertia = R.transpose() * inertia.Rotational() * R;
-    const Vec3 omega = Vec3Map(d->qvel + free.dof + 3);
-    free.damping.setZero();
-    for (int c = 0; c < 3; c++) {
-      free.damping.block<3, 1>(0, 3 + c) =
-          PLANT("free body: force block", h * (R * LinearForm(free.mass, free.com, omega, Vec3::Unit(c))));
-      free.damping.block<3, 1>(3, 3 + c) =
-          PLANT("free body: torque block", h * AngularForm(free.mass, free.com, free.inertia, omega, Vec3::Unit(c)));
-    }
+  for (int b = 1; b < m->nbody; b++) {
+    if (!IsStandaloneFreeBody(m, b)) continue;
+    FreeBlock& free = free_.emplace_back(m, d, b);
     for (int i = 0; i < 6 && fluid_present_; i++) {
       for (int k = 0; k < 6; k++) free.damping(i, k) += fluid_->Entry(m, d, free.dof + i, free.dof + k);
     }
@@ -310,7 +267,6 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
       }
     }
     free.lu.Factor(block);
-    free_.push_back(free);
   }
 }
 
@@ -346,26 +302,6 @@ void EffectiveMass::AddDamperColumns(const mjModel* m, const Damper& damper, Col
       (*E)(dof[i], 2 * nv + damper.act_index) -= PLANT("integrator: damping by activation", J[i] * damper.act * P);
     if (damper.ctrl_index >= 0)
       (*E)(dof[i], ndx + damper.ctrl_index) -= PLANT("integrator: damping by control", J[i] * damper.ctrl * P);
-  }
-}
-
-// −d(h ∂c/∂v ā): the linear part turns with the body, both change with ω
-void EffectiveMass::AddFreeColumns(const mjModel* m, const mjData* d, const FreeBody& free, Columns* E) const {
-  const int nv = static_cast<int>(m->nv);
-  const double h = m->opt.timestep;
-  const Mat3 R = BodyRotation(d, free.body);
-  const Vec3 omega = Vec3Map(d->qvel + free.dof + 3), alpha = applied_.segment<3>(free.dof + 3);
-  const Vec3 linear = h * LinearForm(free.mass, free.com, omega, alpha);
-  for (int c = 0; c < 3; c++) {
-    const Vec3 unit = Vec3::Unit(c), turned = PLANT("free body: turning", R * unit.cross(linear));
-    const Vec3 by_v = PLANT("free body: force by spin", h * (R * LinearForm(free.mass, free.com, unit, alpha)));
-    const Vec3 by_v_rot =
-        PLANT("free body: torque by spin", h * AngularForm(free.mass, free.com, free.inertia, unit, alpha));
-    for (int i = 0; i < 3; i++) {
-      (*E)(free.dof + i, free.dof + 3 + c) -= turned[i];
-      (*E)(free.dof + i, nv + free.dof + 3 + c) -= by_v[i];
-      (*E)(free.dof + 3 + i, nv + free.dof + 3 + c) -= by_v_rot[i];
-    }
   }
 }
 
@@ -405,7 +341,7 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
     if (slope_[i] != 0) (*E)(i, nv + i) -= slope_[i] * applied_[i];
   }
   for (const Damper& damper : damper_) AddDamperColumns(m, damper, E);
-  for (const FreeBody& free : free_) AddFreeColumns(m, d, free, E);
+  for (const FreeBlock& free : free_) free.body.AddColumns(m, d, applied_.data(), E);
   if (coriolis_) coriolis_->AddColumns(m, d, applied_, E);
   if (fluid_present_) fluid_->AddColumns(m, d, applied_, E);
   AddTendonArmatureProduct(m, *tendons_, difference_.data(), E);
@@ -436,7 +372,7 @@ double* EffectiveMass::Change(const double* x, double* e, bool half) const {
       e[entry.col * kWidth + c] -= entry.value * x[entry.row * kWidth + c];
     }
   }
-  for (const FreeBody& free : free_) {
+  for (const FreeBlock& free : free_) {
     Rows(e + free.dof * kWidth).noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
   }
   if (coriolis_) Eigen::Map<AllRows>(e, nv, kWidth).noalias() -= bias_ * Eigen::Map<const AllRows>(x, nv, kWidth);
@@ -454,14 +390,14 @@ double* EffectiveMass::SolveSum(double* x, const double* e, bool half) const {
 void EffectiveMass::SolveBlock(double* x, bool half, bool sparse) const {
   right_side_.resize(free_.size() * 6 * kWidth);
   double* saved = right_side_.data();
-  for (const FreeBody& free : free_) saved = std::copy_n(x + free.dof * kWidth, 6 * kWidth, saved);
+  for (const FreeBlock& free : free_) saved = std::copy_n(x + free.dof * kWidth, 6 * kWidth, saved);
   if (coriolis_) {
     lu_.SolveRows(x);
   } else {
     solver_.SolveBlock(x, sparse, half);
   }
   saved = right_side_.data();
-  for (const FreeBody& free : free_) {
+  for (const FreeBlock& free : free_) {
     free.lu.SolveRows(saved, x + free.dof * kWidth);
     saved += 6 * kWidth;
   }
@@ -474,7 +410,7 @@ void EffectiveMass::SubtractDifference(const double* x, bool transposed, double*
     e[entry.row] -= entry.value * x[entry.col];
     e[entry.col] -= entry.value * x[entry.row];
   }
-  for (const FreeBody& free : free_) {
+  for (const FreeBlock& free : free_) {
     Eigen::Map<Vec6> to(e + free.dof);
     const Vec6Map from(x + free.dof);
     if (transposed) to.noalias() -= PLANT("pull: free body", free.damping.transpose() * from);
@@ -491,7 +427,7 @@ void EffectiveMass::ApplyVector(double* x, double* e) const {
   SubtractDifference(x, false, e);
   right_side_.assign(e, e + diagonal_.size());
   Solve(e);
-  for (const FreeBody& free : free_)
+  for (const FreeBlock& free : free_)
     Eigen::Map<Vec6>(e + free.dof) = free.lu.Solve(Vec6Map(right_side_.data() + free.dof));
   for (std::size_t i = 0; i < diagonal_.size(); i++) x[i] += e[i];
 }
@@ -500,7 +436,7 @@ void EffectiveMass::ApplyTransposed(double* y, double* z) const {
   // z = M'⁻ᵀ y, then y − (M' − M)ᵀ z
   std::copy(y, y + diagonal_.size(), z);
   Solve(z, true);
-  for (const FreeBody& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.Solve(Vec6Map(y + free.dof), true);
+  for (const FreeBlock& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.Solve(Vec6Map(y + free.dof), true);
   SubtractDifference(z, true, y);
 }
 

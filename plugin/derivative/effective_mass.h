@@ -13,6 +13,7 @@
 #include "derivative/columns.h"
 #include "derivative/coriolis.h"
 #include "derivative/fluid_damping.h"
+#include "derivative/free_body.h"
 #include "derivative/lu.h"
 #include "derivative/passive.h"
 #include "derivative/spatial.h"
@@ -22,9 +23,6 @@ namespace costate {
 
 /// Does the integrator apply another acceleration than qacc (implicit damping)?
 bool HasImplicitVelocity(const mjModel* model);
-
-/// Is a body the root of a tree of six dofs, on a free joint? implicitfast solves such a tree apart.
-bool IsStandaloneFreeBody(const mjModel* model, int body);
 
 /// Does implicitfast keep nothing of M' beside the diagonal in a dof's row? On simple bodies, whose M is one.
 bool HasDiagonalMass(const mjModel* model, int dof);
@@ -72,13 +70,12 @@ class EffectiveMass {
     int row, col;
     double value;
   };
-  // a body that implicitfast solves apart: its gyroscopic damping h ∂c/∂v makes a 6×6 block that is not symmetric
-  struct FreeBody {
-    int body, dof;
-    Vec3 com;      // in the body's frame
-    Mat3 inertia;  // about the com, in the body's frame
-    double mass;
-    Mat6 damping;  // h ∂c/∂v
+  // a body that implicitfast solves apart: its block of M' is not symmetric
+  struct FreeBlock {
+    FreeBlock(const mjModel* m, const mjData* d, int b) : body(m, d, b), dof(body.dof()), damping(body.damping()) {}
+    FreeBody body;
+    int dof;
+    Mat6 damping;  // M' − M
     Lu6 lu;
   };
   void SubtractDifference(const double* x, bool transposed, double* e) const;
@@ -104,7 +101,6 @@ class EffectiveMass {
   void Solve(double* x, bool transposed = false) const;
   void AddFluid(const mjModel* model, const mjData* data);
   void AddFreeBodies(const mjModel* model, const mjData* data);
-  void AddFreeColumns(const mjModel* model, const mjData* data, const FreeBody& free, Columns* E) const;
 
   TreeSolver solver_;
   ArticulatedSolver articulated_solver_;
@@ -112,7 +108,7 @@ class EffectiveMass {
   std::vector<double> diagonal_;                     // of M' − M
   std::vector<double> slope_;                        // d(diagonal)/dv, from polynomial damping
   std::vector<Entry> entries_;                       // strictly lower part of M' − M
-  std::vector<FreeBody> free_;
+  std::vector<FreeBlock> free_;
   const TendonMoments* tendons_ = nullptr;
   std::unique_ptr<FluidDamping> fluid_;
   bool fluid_present_ = false;

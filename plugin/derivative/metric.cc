@@ -6,7 +6,6 @@
 
 #include "core/finite.h"
 #include "derivative/chain.h"
-#include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
 #include "derivative/flex.h"
 #include "derivative/fluid.h"
@@ -26,14 +25,6 @@ double BareInertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->
 Vec3 FirstRow(const mjData* d, const mjContact& contact) {
   const bool pyramid = d->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
   return Vec3Map(contact.frame) + (pyramid ? contact.friction[0] : 0) * Vec3Map(contact.frame + 3);
-}
-
-bool IsTouched(const mjModel* m, const mjData* d, int dof, int count) {
-  bool touched = false;
-  for (int i = 0; i < d->nefc && !touched; i++) {
-    ForJacobianRow(m, d, i, [&](int j, double J) { touched = touched || (J != 0 && j >= dof && j < dof + count); });
-  }
-  return touched;
 }
 
 // gain or bias that is affine in length or velocity, with a slope that inputs change
@@ -97,15 +88,17 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
   element_.clear();
   couplings_.clear();
   scales_.clear();
+  spins_.clear();
   has_mass_rate_ = false;
   if (MayHaveHardest(d)) return "rows without softness";
   if (std::string resting = RestingTendon(m, d); !resting.empty()) return resting;
-  for (int j = 0; j < m->njnt; j++) {
-    const int body = m->jnt_bodyid[j];
-    if (!IsStandaloneFreeBody(m, body) || IsTouched(m, d, m->jnt_dofadr[j], 6)) continue;
-    return "spin of " + ElementName(m, mjOBJ_BODY, body);
-  }
-  if (!d->efm_active) return "";
+  std::string missing = d->efm_active ? AddElements(m, d, tendons, actuation) : "";
+  if (missing.empty()) AddSpins(m, d);
+  return missing;
+}
+
+std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonMoments& tendons,
+                                const Actuation& actuation) {
   flexes_.Compute(m, d);
   flexes_.AppendCouplings(m, &couplings_);
   for (int k = 0; k < d->nefmT; k++) {
@@ -135,7 +128,64 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
   return "";
 }
 
+// (I12) bodies that nothing reaches: neither a row nor a spring or damper of M̂
+void Metric::AddSpins(const mjModel* m, const mjData* d) {
+  reached_.assign(m->nv, 0);
+  for (int i = 0; i < d->nefc; i++) {
+    ForJacobianRow(m, d, i, [&](int j, double J) { reached_[j] |= J != 0; });
+  }
+  for (const Element& e : element_) {
+    for (int j : e.dof) reached_[j] = 1;
+  }
+  for (const std::vector<int>& dofs : couplings_) {
+    for (int j : dofs) reached_[j] = 1;
+  }
+  for (int body = 1; body < m->nbody; body++) {
+    if (!IsStandaloneFreeBody(m, body)) continue;
+    const auto of_body = reached_.begin() + m->body_dofadr[body];
+    if (std::find(of_body, of_body + 6, 1) != of_body + 6) continue;
+    Spin& spin = spins_.emplace_back(m, d, body);
+    const int first = spin.body.dof();
+    Mat6 block = spin.body.damping();
+    for (int i = 0; i < 6; i++) {
+      const int row = first + i, start = m->M_rowadr[row], count = m->M_rownnz[row];
+      for (int k = start; k < start + count; k++) {
+        const int j = m->M_colind[k] - first;
+        block(i, j) += d->M[k];
+        if (j != i) block(j, i) += d->M[k];
+      }
+      if (d->efm_active && d->efm_diag) block(i, i) += d->efm_diag[row];
+    }
+    spin.lu.Factor(block);
+  }
+}
+
+// with D = h ∂c/∂v: (S + D)⁻¹ S x = x − (S + D)⁻¹ D x, and transposed
+void Metric::CorrectVector(double* x, bool transposed) const {
+  for (const Spin& spin : spins_) {
+    Eigen::Map<Vec6> own(x + spin.body.dof());
+    const Mat6& D = spin.body.damping();
+    if (transposed) own -= spin.lu.Solve(D.transpose() * own, true);
+    else own -= spin.lu.Solve(D * own);
+  }
+}
+
+void Metric::CorrectBlock(double* x) const {
+  using Rows = Eigen::Matrix<double, 6, BlockedMatrix::kWidth, Eigen::RowMajor>;
+  for (const Spin& spin : spins_) {
+    Eigen::Map<Rows> own(x + spin.body.dof() * BlockedMatrix::kWidth);
+    const Rows force = spin.body.damping() * own;
+    Rows change;
+    spin.lu.SolveRows(force.data(), change.data());
+    own -= change;
+  }
+}
+
 void Metric::AddForce(const mjModel* m, const mjData* d, const double* a, double* out) const {
+  for (const Spin& spin : spins_) {
+    const int dof = spin.body.dof();
+    Eigen::Map<Vec6>(out + dof) += PLANT("metric: spin", spin.body.damping() * Vec6Map(a + dof));
+  }
   if (!d->efm_active) return;
   for (int i = 0; i < m->nv && d->efm_diag; i++) out[i] += d->efm_diag[i] * a[i];
   for (int i = 0; i < m->nv && d->efm_ck; i++) out[i] += d->efm_ck[i] * d->qvel[i];
@@ -172,6 +222,7 @@ void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const 
 
 // (I9)
 void Metric::AddColumns(const mjModel* m, const mjData* d, const double* a, Columns* R) const {
+  for (const Spin& spin : spins_) spin.body.AddColumns(m, d, a, R);
   if (!d->efm_active) return;
   const int nv = static_cast<int>(m->nv);
   if (!flexes_.empty()) flexes_.AddColumns(m, d, axes_, a, R);

@@ -14,6 +14,7 @@
 #include "derivative/constraint.h"
 #include "derivative/contact_jacobian.h"
 #include "derivative/flex_metric.h"
+#include "derivative/free_body.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_solver.h"
 
@@ -42,6 +43,12 @@ class Metric {
   const std::vector<std::vector<int>>& couplings() const { return couplings_; }
   void AddHessian(const mjModel* model, const mjData* data, TreeSolver* H) const;
 
+  /// Blocks of H that belong to spinning free bodies are not symmetric, (I12), while H is factored as if they were.
+  /// What that makes of H⁻¹ x, or of H⁻ᵀ x → the solution.
+  void CorrectVector(double* x, bool transposed) const;
+  /// The same for a block of BlockedMatrix, H⁻¹ alone.
+  void CorrectBlock(double* x) const;
+
   /// R −= ∂((M̂ − M) a − shift).
   void AddColumns(const mjModel* model, const mjData* data, const double* a, Columns* R) const;
 
@@ -65,7 +72,16 @@ class Metric {
     std::vector<int> dof, turner;
     std::vector<double> force, slope;
   };
+  // a free body that nothing reaches: S + h ∂c/∂v instead of S in H
+  struct Spin {
+    Spin(const mjModel* m, const mjData* d, int b) : body(m, d, b) {}
+    FreeBody body;
+    Lu6 lu;
+  };
   void Add(Element element);
+  std::string AddElements(const mjModel* model, const mjData* data, const TendonMoments& tendons,
+                          const Actuation& actuation);
+  void AddSpins(const mjModel* model, const mjData* data);
   void FindDiagonalRates(const mjModel* model, const mjData* data);
   void AddContactTurning(const mjModel* model, const mjData* data, const mjContact& contact,
                          const ContactMotion& motion);
@@ -73,6 +89,8 @@ class Metric {
   AxisGroups axes_;
   FlexMetric flexes_;
   std::vector<Element> element_;
+  std::vector<Spin> spins_;
+  std::vector<char> reached_;  // dofs that a row has, or a spring or damper
   std::vector<std::vector<int>> couplings_;
   std::vector<Scale> scales_;
   RowMatrix mass_rate_;  // ∂M_kk/∂q_j, (k, j)

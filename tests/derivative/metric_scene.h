@@ -41,6 +41,31 @@ inline std::string MetricScene(const std::string& cone, int condim) {
 </mujoco>)";
 }
 
+/// Bodies that fly: one with a welded part; one with damping, armature and a thruster; one that a tendon's spring pulls,
+/// three that a flex ties. And one that lies on the floor.
+inline std::string FlightScene(const std::string& cone) {
+  return R"(<mujoco><option timestep='0.004' integrator='discrete' cone=')" + cone + R"('/>
+  <default><default class='corner'><geom size='.02 .03 .04' type='ellipsoid' mass='.2'/></default></default>
+  <worldbody>
+    <geom type='plane' size='2 2 .1'/><site name='post' pos='.2 .3 .6'/>
+    <body name='tumbling' pos='0 0 1'><freejoint/><geom type='box' size='.1 .2 .05' mass='1'/>
+      <body pos='.1 .2 .1' euler='30 20 0'><geom type='capsule' size='.03 .1' mass='.4'/><site name='s' pos='0 0 .1'/></body></body>
+    <body name='damped' pos='1 0 1'><joint type='free' damping='.2' armature='.05'/>
+      <geom type='ellipsoid' size='.1 .2 .05' pos='.02 0 .05' mass='.7'/><site name='t' pos='.1 0 0'/></body>
+    <body name='pulled' pos='0 1 1'><freejoint/><geom type='box' size='.1 .2 .05' mass='1'/><site name='p' pos='.1 .2 0'/></body>
+    <body name='corner0' pos='2 0 1' childclass='corner'><freejoint/><geom/></body>
+    <body name='corner1' pos='2.2 0 1' childclass='corner'><freejoint/><geom/></body>
+    <body name='corner2' pos='2 .2 1' childclass='corner'><freejoint/><geom/></body>
+    <body name='lying' pos='-1 0 .045'><freejoint/><geom type='box' size='.1 .2 .05'/></body>
+  </worldbody>
+  <deformable><flex name='cloth' dim='2' body='corner0 corner1 corner2' vertex='.01 0 0 0 .01 0 0 0 .01' element='0 1 2' radius='.001'>
+    <elasticity young='1e4' poisson='.2' thickness='.01' elastic2d='stretch'/><contact contype='0' conaffinity='0'/></flex></deformable>
+  <tendon><spatial name='rope' stiffness='40' damping='2' springlength='.1'><site site='p'/><site site='post'/></spatial></tendon>
+  <actuator><motor site='t' gear='0 0 3 0 .2 .5'/><position tendon='rope' kp='20' kv='3'/></actuator>
+  <sensor><accelerometer site='s'/><gyro site='t'/><force site='s'/><frameangacc objtype='body' objname='damped'/></sensor>
+</mujoco>)";
+}
+
 }  // namespace costate
 
 #endif  // COSTATE_TESTS_DERIVATIVE_METRIC_SCENE_H_

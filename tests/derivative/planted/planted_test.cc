@@ -110,6 +110,8 @@ std::vector<Scene> Scenes() {
     }
   }
 
+  add({"flight", FlightScene("pyramidal"), 1, 0, 0.02, 3});
+
   // elasticity, edges and their rows, vertices on a plane
   for (const char* integrator : {"Euler", "discrete"}) {
     for (const auto& [cone, condim] : {std::pair{"pyramidal", 3}, std::pair{"elliptic", 4}})
