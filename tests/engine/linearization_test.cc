@@ -358,10 +358,11 @@ TEST_F(LinearizationPluginTest, RefusesByName) {
          "attribute level: it is '1', expected best, analytic, residual, step, auto");
   expect(Leg(Sensor("A", Config("every", "2"))), "every");
 
-  // a level that this model does not have
+  // a level that this model does not have: drag in the discrete integrator's metric
   std::string discrete = Leg(Sensor("A", Config("level", "analytic")));
-  discrete.replace(discrete.find("implicitfast"), 12, "discrete");
+  discrete.replace(discrete.find("implicitfast\""), 13, "discrete\" density=\"1\"");
   expect(discrete, "attribute level: ");
+  expect(discrete, "drag");
 }
 
 }  // namespace
