@@ -463,7 +463,7 @@ void AnalyticBackend::AddThrusters(const mjModel* m, const mjData* d) {
   for (int i = 0; i < m->nactuator; i++) {
     if (!IsThruster(m, i) || !actuation_.FollowsTree(m, i)) continue;
     const int site = m->actuator_trnid[2 * i], out = m->actuator_outadr[i];
-    const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site);
+    const Mat3 R = Mat3Map(d->site_xmat + 9 * site);
     const mjtNum* gear = m->actuator_gear + 6 * out;
     Vec6 wrench;
     wrench << R * Vec3Map(gear + 3), R * Vec3Map(gear);

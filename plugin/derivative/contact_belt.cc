@@ -31,7 +31,7 @@ bool MoveBelt(const mjModel* model, const mjData* data, const mjContact& contact
     const int geom = contact.geom[side];
     U[side] = W[side] = Vec3::Zero();
     if (geom < 0) continue;  // a flex
-    const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat + 9 * geom);
+    const Mat3 R = Mat3Map(data->geom_xmat + 9 * geom);
     W[side] = R * Vec3Map(model->geom_surfacevel + 6 * geom + 3);
     U[side] = R * Vec3Map(model->geom_surfacevel + 6 * geom) + W[side].cross(p - Vec3Map(data->geom_xpos + 3 * geom));
   }

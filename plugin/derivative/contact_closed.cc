@@ -55,7 +55,7 @@ GeomPose::GeomPose(const mjModel* model, const mjData* data, int geom)
       type(model->geom_type[geom]),
       size(Vec3Map(model->geom_size + 3 * geom)),
       center(Vec3Map(data->geom_xpos + 3 * geom)),
-      R(Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(data->geom_xmat + 9 * geom)) {}
+      R(Mat3Map(data->geom_xmat + 9 * geom)) {}
 
 Patch BoxPatch(const GeomPose& box, const Vec3& x) {
   const Vec3 local = box.R.transpose() * (x - box.center);

@@ -182,7 +182,8 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   mju_copy(applied_.data(), Ma, nv);
   difference_ = applied_;
   Solve(applied_.data());
-  for (const FreeBlock& free : free_) applied_.segment<6>(free.dof) = free.lu.Solve(difference_.segment<6>(free.dof));
+  for (const FreeBlock& free : free_)
+    applied_.segment<6>(free.dof()) = free.lu.Solve(difference_.segment<6>(free.dof()));
   difference_ = Eigen::Map<const Eigen::VectorXd>(a, nv) - applied_;
   return true;
 }
@@ -255,15 +256,15 @@ void EffectiveMass::AddFreeBodies(const mjModel* m, const mjData* d) {
     if (!IsStandaloneFreeBody(m, b)) continue;
     FreeBlock& free = free_.emplace_back(m, d, b);
     for (int i = 0; i < 6 && fluid_present_; i++) {
-      for (int k = 0; k < 6; k++) free.damping(i, k) += fluid_->Entry(m, d, free.dof + i, free.dof + k);
+      for (int k = 0; k < 6; k++) free.damping(i, k) += fluid_->Entry(m, d, free.dof() + i, free.dof() + k);
     }
     Mat6 block = free.damping;
     for (int i = 0; i < 6; i++) {
-      block(i, i) += solver_.diagonal(free.dof + i);
-      for (int k = 0; k < solver_.row_size(free.dof + i); k++) {
-        const int col = solver_.row_columns(free.dof + i)[k] - free.dof;
-        block(i, col) += solver_.row(free.dof + i)[k];
-        block(col, i) += solver_.row(free.dof + i)[k];
+      block(i, i) += solver_.diagonal(free.dof() + i);
+      for (int k = 0; k < solver_.row_size(free.dof() + i); k++) {
+        const int col = solver_.row_columns(free.dof() + i)[k] - free.dof();
+        block(i, col) += solver_.row(free.dof() + i)[k];
+        block(col, i) += solver_.row(free.dof() + i)[k];
       }
     }
     free.lu.Factor(block);
@@ -373,7 +374,7 @@ double* EffectiveMass::Change(const double* x, double* e, bool half) const {
     }
   }
   for (const FreeBlock& free : free_) {
-    Rows(e + free.dof * kWidth).noalias() -= free.damping * ConstRows(x + free.dof * kWidth);
+    Rows(e + free.dof() * kWidth).noalias() -= free.damping * ConstRows(x + free.dof() * kWidth);
   }
   if (coriolis_) Eigen::Map<AllRows>(e, nv, kWidth).noalias() -= bias_ * Eigen::Map<const AllRows>(x, nv, kWidth);
   SolveBlock(e, half, false);
@@ -390,7 +391,7 @@ double* EffectiveMass::SolveSum(double* x, const double* e, bool half) const {
 void EffectiveMass::SolveBlock(double* x, bool half, bool sparse) const {
   right_side_.resize(free_.size() * 6 * kWidth);
   double* saved = right_side_.data();
-  for (const FreeBlock& free : free_) saved = std::copy_n(x + free.dof * kWidth, 6 * kWidth, saved);
+  for (const FreeBlock& free : free_) saved = std::copy_n(x + free.dof() * kWidth, 6 * kWidth, saved);
   if (coriolis_) {
     lu_.SolveRows(x);
   } else {
@@ -398,7 +399,7 @@ void EffectiveMass::SolveBlock(double* x, bool half, bool sparse) const {
   }
   saved = right_side_.data();
   for (const FreeBlock& free : free_) {
-    free.lu.SolveRows(saved, x + free.dof * kWidth);
+    free.lu.SolveRows(saved, x + free.dof() * kWidth);
     saved += 6 * kWidth;
   }
 }
@@ -411,8 +412,8 @@ void EffectiveMass::SubtractDifference(const double* x, bool transposed, double*
     e[entry.col] -= entry.value * x[entry.row];
   }
   for (const FreeBlock& free : free_) {
-    Eigen::Map<Vec6> to(e + free.dof);
-    const Vec6Map from(x + free.dof);
+    Eigen::Map<Vec6> to(e + free.dof());
+    const Vec6Map from(x + free.dof());
     if (transposed) to.noalias() -= PLANT("pull: free body", free.damping.transpose() * from);
     else to.noalias() -= PLANT("push: free body", free.damping * from);
   }
@@ -428,7 +429,7 @@ void EffectiveMass::ApplyVector(double* x, double* e) const {
   right_side_.assign(e, e + diagonal_.size());
   Solve(e);
   for (const FreeBlock& free : free_)
-    Eigen::Map<Vec6>(e + free.dof) = free.lu.Solve(Vec6Map(right_side_.data() + free.dof));
+    Eigen::Map<Vec6>(e + free.dof()) = free.lu.Solve(Vec6Map(right_side_.data() + free.dof()));
   for (std::size_t i = 0; i < diagonal_.size(); i++) x[i] += e[i];
 }
 
@@ -436,7 +437,7 @@ void EffectiveMass::ApplyTransposed(double* y, double* z) const {
   // z = M'⁻ᵀ y, then y − (M' − M)ᵀ z
   std::copy(y, y + diagonal_.size(), z);
   Solve(z, true);
-  for (const FreeBlock& free : free_) Eigen::Map<Vec6>(z + free.dof) = free.lu.Solve(Vec6Map(y + free.dof), true);
+  for (const FreeBlock& free : free_) Eigen::Map<Vec6>(z + free.dof()) = free.lu.Solve(Vec6Map(y + free.dof()), true);
   SubtractDifference(z, true, y);
 }
 

@@ -72,9 +72,9 @@ class EffectiveMass {
   };
   // a body that implicitfast solves apart: its block of M' is not symmetric
   struct FreeBlock {
-    FreeBlock(const mjModel* m, const mjData* d, int b) : body(m, d, b), dof(body.dof()), damping(body.damping()) {}
+    FreeBlock(const mjModel* m, const mjData* d, int b) : body(m, d, b), damping(body.damping()) {}
+    int dof() const { return body.dof(); }
     FreeBody body;
-    int dof;
     Mat6 damping;  // M' − M
     Lu6 lu;
   };

@@ -39,7 +39,7 @@ void BodyEquality::Add(const mjModel* m, const mjData* d, int row) {
     b.body[s] = EqualityBody(m, i, s);
     if (body_semantic) {
       // connect: one anchor in each body; weld: they are stored the other way round
-      const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * object);
+      const Mat3 R = Mat3Map(d->xmat + 9 * object);
       b.point[s] = Vec3Map(d->xpos + 3 * object) + R * Vec3Map(data + 3 * (weld ? 1 - s : s));
       if (s == 0 && weld) mju_mulQuat(quat[0], d->xquat + 4 * object, data + 6);
       else mju_copy4(quat[s], d->xquat + 4 * object);

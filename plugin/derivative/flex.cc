@@ -220,9 +220,6 @@ void AddBending(const mjModel* m, const mjData* d, int f, Columns* R) {
   const int nv = static_cast<int>(m->nv);
   const double spring = Enabled(m, mjDSBL_SPRING) ? 1 : 0;
   const double damping = Enabled(m, mjDSBL_DAMPER) ? m->flex_damping[f] : 0;
-  const auto rotation = [d](int body) {
-    return Mat3(Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body));
-  };
   ForFlaps(m, f, [&](const int vertex[4], const mjtNum* b) {
     Vec3 side[3];
     for (int k = 0; k < 3; k++)
@@ -242,11 +239,11 @@ void AddBending(const mjModel* m, const mjData* d, int f, Columns* R) {
     for (int i = 0; i < 4; i++) {
       const int body = m->flex_vertbodyid[vertex[i]];
       if (IsStatic(m, body)) continue;
-      const Mat3 axes = rotation(body);
+      const Mat3 axes = Mat3Map(d->xmat + 9 * body);
       for (int j = 0; j < 4; j++) {
         const int other = m->flex_vertbodyid[vertex[j]];
         if (IsStatic(m, other)) continue;
-        const Mat3 moved = rotation(other);
+        const Mat3 moved = Mat3Map(d->xmat + 9 * other);
         const Mat3 by_position = PLANT("flex: bending", spring * b[4 * i + j] * Mat3::Identity()) +
                                  PLANT("flex: curved rest", spring * b[16] * turn[i][j]);
         const Mat3 by_q = axes.transpose() * by_position * moved;

@@ -80,7 +80,7 @@ Vec3 FluidHalfAxes(const mjModel* m, int geom) {
 }
 
 Mat6 FluidFrame(const mjModel* m, const mjData* d, int body, const mjtNum* point, const mjtNum* axes) {
-  const Mat3 R = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(axes);
+  const Mat3 R = Mat3Map(axes);
   const Vec3 p = Vec3Map(point) - Vec3Map(d->subtree_com + 3 * m->body_rootid[body]);
   Mat6 Y = Mat6::Zero();
   Y.topLeftCorner<3, 3>() = Y.bottomRightCorner<3, 3>() = R.transpose();

@@ -15,10 +15,6 @@ Vec3 AngularForm(double mass, const Vec3& s, const Mat3& I, const Vec3& a, const
   return s.cross(LinearForm(mass, s, a, b)) + a.cross(I * b) + b.cross(I * a);
 }
 
-Mat3 BodyRotation(const mjData* d, int body) {
-  return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->xmat + 9 * body);
-}
-
 }  // namespace
 
 bool IsStandaloneFreeBody(const mjModel* m, int body) {
@@ -29,7 +25,7 @@ bool IsStandaloneFreeBody(const mjModel* m, int body) {
 
 FreeBody::FreeBody(const mjModel* m, const mjData* d, int body) : body_(body), dof_(m->body_dofadr[body]) {
   const double h = m->opt.timestep;
-  const Mat3 R = BodyRotation(d, body);
+  const Mat3 R = Mat3Map(d->xmat + 9 * body);
 
   // inertia of the whole tree about its com, in the body's frame
   Inertia inertia;
@@ -51,7 +47,7 @@ FreeBody::FreeBody(const mjModel* m, const mjData* d, int body) : body_(body), d
 void FreeBody::AddColumns(const mjModel* m, const mjData* d, const double* a, Columns* E) const {
   const int nv = static_cast<int>(m->nv);
   const double h = m->opt.timestep;
-  const Mat3 R = BodyRotation(d, body_);
+  const Mat3 R = Mat3Map(d->xmat + 9 * body_);
   const Vec3 omega = Vec3Map(d->qvel + dof_ + 3), alpha = Vec3Map(a + dof_ + 3);
   const Vec3 linear = h * LinearForm(mass_, com_, omega, alpha);
   for (int c = 0; c < 3; c++) {

@@ -49,7 +49,11 @@ std::string RestingTendon(const mjModel* m, const mjData* d) {
 }
 
 Metric::Metric(const mjModel* model)
-    : axes_(model), J_(model->nv), x_(model->nv), slope_(model->nv), added_(model->nv), force_(model->nv) {}
+    : axes_(model), J_(model->nv), x_(model->nv), slope_(model->nv), added_(model->nv), force_(model->nv) {
+  for (int body = 1; body < model->nbody; body++) {
+    if (IsStandaloneFreeBody(model, body)) free_bodies_.push_back(body);
+  }
+}
 
 std::string Metric::Missing(const mjModel* m) {
   if (std::string flexes = FlexForces::Missing(m); !flexes.empty()) return flexes;
@@ -130,6 +134,7 @@ std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonM
 
 // (I12) bodies that nothing reaches: neither a row nor a spring or damper of M̂
 void Metric::AddSpins(const mjModel* m, const mjData* d) {
+  if (free_bodies_.empty()) return;
   reached_.assign(m->nv, 0);
   for (int i = 0; i < d->nefc; i++) {
     ForJacobianRow(m, d, i, [&](int j, double J) { reached_[j] |= J != 0; });
@@ -140,8 +145,7 @@ void Metric::AddSpins(const mjModel* m, const mjData* d) {
   for (const std::vector<int>& dofs : couplings_) {
     for (int j : dofs) reached_[j] = 1;
   }
-  for (int body = 1; body < m->nbody; body++) {
-    if (!IsStandaloneFreeBody(m, body)) continue;
+  for (int body : free_bodies_) {
     const auto of_body = reached_.begin() + m->body_dofadr[body];
     if (std::find(of_body, of_body + 6, 1) != of_body + 6) continue;
     Spin& spin = spins_.emplace_back(m, d, body);

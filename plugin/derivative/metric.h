@@ -1,5 +1,5 @@
-// What the discrete integrator adds to M and to its rows: M̂ − M, its shift, and how hard rows get with it. (I8)–(I10) and
-// (C23) of README.md.
+// What the discrete integrator adds to M and to its rows: M̂ − M, its shift, and how hard rows get with it. (I8)–(I10),
+// (I12) and (C23) of README.md.
 #ifndef COSTATE_DERIVATIVE_METRIC_H_
 #define COSTATE_DERIVATIVE_METRIC_H_
 
@@ -87,6 +87,7 @@ class Metric {
                          const ContactMotion& motion);
 
   AxisGroups axes_;
+  std::vector<int> free_bodies_;
   FlexMetric flexes_;
   std::vector<Element> element_;
   std::vector<Spin> spins_;

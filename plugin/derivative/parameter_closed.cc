@@ -32,8 +32,6 @@ void SetInertia(const Mat3& I, Vector10* out) {
   out->tail<6>() << I(0, 0), I(1, 1), I(2, 2), I(0, 1), I(0, 2), I(1, 2);
 }
 
-Mat3 RowMajor(const mjtNum* matrix) { return Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(matrix); }
-
 bool Is(const Field& field, const char* kind, const char* name) {
   return std::strcmp(field.kind, kind) == 0 && std::strcmp(field.name, name) == 0;
 }
@@ -54,7 +52,7 @@ Vector10 InertiaSlope(const mjModel* m, const ParameterStencils& stencils, int k
   const Vec3 c = Vec3Map(m->body_ipos + 3 * b);
   mjtNum axes[9];
   mju_quat2Mat(axes, m->body_iquat + 4 * b);
-  const Mat3 R = RowMajor(axes), one = Mat3::Identity();
+  const Mat3 R = Mat3Map(axes), one = Mat3::Identity();
   Vector10 slope = Vector10::Zero();
   if (field.writer == Writer::kLogCholesky) {
     return PLANT("parameters: log-Cholesky", LogCholeskyJacobian(stencils.block(k)).col(index));
@@ -164,8 +162,8 @@ bool ClosedParameters::Covers(const Entry& entry, const Point& p) const {
   }
 
   // M and, by inverse weights, every row; not where inertia is read otherwise
-  bool covers = p.closed_integrator && integrator != mjINT_IMPLICIT && integrator != mjINT_DISCRETE && !medium && !m->flg_gravcomp &&
-                !automatic_muscles_ && m->nflex == 0 && !(m->opt.enableflags & mjENBL_DIAGEXACT);
+  bool covers = p.closed_integrator && integrator != mjINT_IMPLICIT && integrator != mjINT_DISCRETE && !medium &&
+                !m->flg_gravcomp && !automatic_muscles_ && m->nflex == 0 && !(m->opt.enableflags & mjENBL_DIAGEXACT);
   if (integrator == mjINT_IMPLICITFAST) {
     // a standalone free body's M' holds velocity products
     const int tree = entry.kind == kArmature ? m->dof_treeid[entry.id] : m->body_treeid[entry.id];
@@ -324,7 +322,7 @@ void ClosedParameters::Pull(const Point& p, VectorXd* theta) {
         // r = … + W·(I A + V ×* I V), E = … + Wᵉ·I Aᵉ
         const BodyMotion& body = bodies_[static_cast<std::size_t>(id)];
         const Vec6 V = Vec6Map(d->cvel + 6 * id);
-        const Mat3 R = RowMajor(d->xmat + 9 * id);
+        const Mat3 R = Mat3Map(d->xmat + 9 * id);
         const Vec3 at = Vec3Map(d->xpos + 3 * id) - Vec3Map(d->subtree_com + 3 * m->body_rootid[id]);
         Vector10 form = PLANT("parameters: inertia by velocities", Regressor(CrossMotion(V, body.W), V, R, at)) -
                         PLANT("parameters: inertia by accelerations", Regressor(body.W, body.A, R, at));

@@ -347,8 +347,7 @@ void PullAppliedWrenches(const mjModel* m, const mjData* d, int sensor, const do
   if (type != mjSENS_FORCE && type != mjSENS_TORQUE) return;
   const int body = m->site_bodyid[site];
   using Map3 = Eigen::Map<Vec3>;
-  const Vec3 world =
-      Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>(d->site_xmat + 9 * site) * Vec3Map(weight);
+  const Vec3 world = Mat3Map(d->site_xmat + 9 * site) * Vec3Map(weight);
   const Vec3 r = Vec3Map(d->site_xpos + 3 * site) - Origin(m, d, body);
   for (int b = std::max(1, body); b == body || (b < m->nbody && m->body_parentid[b] >= body); b++) {
     if (type == mjSENS_FORCE) {

@@ -16,6 +16,7 @@ using Vec6 = Eigen::Matrix<double, 6, 1>;
 using Mat6 = Eigen::Matrix<double, 6, 6>;
 using Vec6Map = Eigen::Map<const Vec6>;
 using Vec3Map = Eigen::Map<const Vec3>;
+using Mat3Map = Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>>;  ///< as mjData has them
 
 /// x × y of two motion vectors: how y, fixed to a body that moves with x, changes.
 inline Vec6 CrossMotion(const Vec6& x, const Vec6& y) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "benchmark/fastest.h"
+#include "core/warnings.h"
 #include "derivative/step_difference.h"
 
 namespace costate {
@@ -82,7 +83,10 @@ void Row(const std::string& file) {
   const Dims dims(m);
   const DataPtr data = MakeData(m), work = MakeData(m);
   if (m->nkey > 0) mj_resetDataKeyframe(m, data.get(), 0);
+  m->opt.disableflags |= mjDSBL_AUTORESET;
   for (int i = 0; i < kSettle / m->opt.timestep; ++i) mj_step(m, data.get());
+  if (StatusOfWarnings(data.get()) != StepStatus::kOk)
+    throw Error(ErrorCode::kInvalidArgument, "it does not settle: its simulation is unstable or its arena too small");
   mj_forward(m, data.get());
 
   // one step from the same state again and again

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "derivative/articulated_solver.h"
 #include "derivative/closed_forms.h"
 #include "derivative/metric_scene.h"
 #include "support/engine_test.h"
@@ -133,6 +134,27 @@ TEST_F(MetricTest, SpinOfFreeBodiesInFlightIsClosed) {
     }
   }
   EXPECT_GE(contacts, 8 * 3);
+}
+
+// Products factor a long chain by articulated bodies; the body that spins beside it is corrected all the same.
+TEST_F(MetricTest, SpinBesideAChainOfArticulatedBodiesIsClosed) {
+  std::string chain, ends;
+  for (int i = 0; i < 30; i++) {
+    chain += std::string("<body pos='0 0 .1'><joint axis='") + (i % 2 ? "1 0 .2" : "0 1 .3") +
+             "' damping='.1' stiffness='2'/><geom type='capsule' size='.02 .03' mass='.1'/>";
+    ends += "</body>";
+  }
+  const ModelPtr model =
+      LoadModelFromString("<mujoco><option integrator='discrete' timestep='.004'/><worldbody>" + chain + ends +
+                          "<body pos='1 0 1'><freejoint/><geom type='box' size='.1 .2 .05' pos='.02 .03 "
+                          ".01'/></body></worldbody></mujoco>");
+  ASSERT_TRUE(ArticulatedSolver::Pays(model.get()));
+  int rows = 0, contacts = 0;
+  for (unsigned seed = 1; seed <= 2; seed++) {
+    SCOPED_TRACE(seed);
+    support::ExpectClosed(model.get(), seed, {.position = 0.2, .velocity = 2, .inside_limits = false}, &rows,
+                          &contacts);
+  }
 }
 
 // What moves the accelerations of a spinning body moves its sensors, and the derivatives of continuous time.
