@@ -10,17 +10,18 @@
 namespace costate {
 namespace {
 
-constexpr int kPanel = 8;  // rows of a panel: contiguous, padded with zeros
+// rows of a panel: contiguous, padded with zeros. Narrow ones are of products that have no more rows; sums are the same.
+constexpr int kPanel = 8, kNarrow = 4;
 
 // rows of one panel times kColumns columns of B, added to C
-template <int kLanes, int kColumns>
+template <int kHeight, int kLanes, int kColumns>
 __attribute__((always_inline)) inline void Tile(int rows, int depth, const double* panel, const double* B,
                                                 std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
   using Vector = typename Lanes<kLanes>::Vector;
-  constexpr int kParts = kPanel / kLanes;
+  constexpr int kParts = kHeight / kLanes;
   Vector sum[kColumns][kParts] = {};
   for (int k = 0; k < depth; k++) {
-    const Vector* a = reinterpret_cast<const Vector*>(panel + k * kPanel);
+    const Vector* a = reinterpret_cast<const Vector*>(panel + k * kHeight);
     for (int c = 0; c < kColumns; c++) {
       for (int part = 0; part < kParts; part++) sum[c][part] += a[part] * B[c * ldb + k];
     }
@@ -31,28 +32,38 @@ __attribute__((always_inline)) inline void Tile(int rows, int depth, const doubl
 }
 
 // lower: panels wholly above the diagonal are left out
+template <int kHeight, int kLanes>
+__attribute__((always_inline)) inline void Panels(int rows, int cols, int depth, bool lower, const double* packed,
+                                                  const double* B, std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {
+  for (int j = 0; j < cols; j += 4) {
+    const double* Bj = B + j * ldb;
+    for (int i = lower ? j / kHeight * kHeight : 0; i < rows; i += kHeight) {
+      const double* panel = packed + static_cast<std::ptrdiff_t>(i) * depth;
+      double* Cij = C + j * ldc + i;
+      const int count = rows - i < kHeight ? rows - i : kHeight;
+      switch (cols - j) {
+        case 1: Tile<kHeight, kLanes, 1>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        case 2: Tile<kHeight, kLanes, 2>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        case 3: Tile<kHeight, kLanes, 3>(count, depth, panel, Bj, ldb, Cij, ldc); break;
+        default:
+          if (count == kHeight) {
+            Tile<kHeight, kLanes, 4>(kHeight, depth, panel, Bj, ldb, Cij, ldc);
+          } else {
+            Tile<kHeight, kLanes, 4>(count, depth, panel, Bj, ldb, Cij, ldc);
+          }
+      }
+    }
+  }
+}
+
 template <int kLanes>
 __attribute__((always_inline)) inline void MultiplyOf(int rows, int cols, int depth, bool lower, const double* packed,
                                                       const double* B, std::ptrdiff_t ldb, double* C,
                                                       std::ptrdiff_t ldc) {
-  for (int j = 0; j < cols; j += 4) {
-    const double* Bj = B + j * ldb;
-    for (int i = lower ? j / kPanel * kPanel : 0; i < rows; i += kPanel) {
-      const double* panel = packed + static_cast<std::ptrdiff_t>(i) * depth;
-      double* Cij = C + j * ldc + i;
-      const int count = rows - i < kPanel ? rows - i : kPanel;
-      switch (cols - j) {
-        case 1: Tile<kLanes, 1>(count, depth, panel, Bj, ldb, Cij, ldc); break;
-        case 2: Tile<kLanes, 2>(count, depth, panel, Bj, ldb, Cij, ldc); break;
-        case 3: Tile<kLanes, 3>(count, depth, panel, Bj, ldb, Cij, ldc); break;
-        default:
-          if (count == kPanel) {
-            Tile<kLanes, 4>(kPanel, depth, panel, Bj, ldb, Cij, ldc);
-          } else {
-            Tile<kLanes, 4>(count, depth, panel, Bj, ldb, Cij, ldc);
-          }
-      }
-    }
+  if (rows > kNarrow) {
+    Panels<kPanel, kLanes>(rows, cols, depth, lower, packed, B, ldb, C, ldc);
+  } else {
+    Panels<kNarrow, (kLanes < kNarrow ? kLanes : kNarrow)>(rows, cols, depth, lower, packed, B, ldb, C, ldc);
   }
 }
 
@@ -65,21 +76,22 @@ COSTATE_SIMD_LANES(void, Multiply,
 double* Pack(ConstMatrixRef A, bool transposed, PackedMatrix* memory) {
   assert(A.outerStride() == A.rows());
   const Eigen::Index rows = transposed ? A.cols() : A.rows(), depth = transposed ? A.rows() : A.cols();
-  const std::size_t size = static_cast<std::size_t>((rows + kPanel - 1) / kPanel * kPanel * depth) + kPanel;
+  const Eigen::Index width = rows > kNarrow ? kPanel : kNarrow;
+  const std::size_t size = static_cast<std::size_t>((rows + width - 1) / width * width * depth) + kPanel;
   if (memory->size() < size) memory->resize(size);
   const auto address = reinterpret_cast<std::uintptr_t>(memory->data());
   double* packed = memory->data() + (64 - address % 64) % 64 / sizeof(double);
-  for (Eigen::Index i = 0; i < rows; i += kPanel) {
-    const Eigen::Index count = std::min<Eigen::Index>(kPanel, rows - i);
+  for (Eigen::Index i = 0; i < rows; i += width) {
+    const Eigen::Index count = std::min(width, rows - i);
     double* panel = packed + i * depth;
-    if (count < kPanel) std::fill_n(panel, kPanel * depth, 0.0);
+    if (count < width) std::fill_n(panel, width * depth, 0.0);
     if (transposed) {
       for (Eigen::Index r = 0; r < count; r++) {
         const double* column = A.data() + (i + r) * depth;
-        for (Eigen::Index k = 0; k < depth; k++) panel[k * kPanel + r] = column[k];
+        for (Eigen::Index k = 0; k < depth; k++) panel[k * width + r] = column[k];
       }
     } else {
-      for (Eigen::Index k = 0; k < depth; k++) std::copy_n(A.data() + k * rows + i, count, panel + k * kPanel);
+      for (Eigen::Index k = 0; k < depth; k++) std::copy_n(A.data() + k * rows + i, count, panel + k * width);
     }
   }
   return packed;

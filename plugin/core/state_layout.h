@@ -52,6 +52,19 @@ class StateCopy {
   std::vector<Part> parts_;
 };
 
+/// Like mj_setState and mj_getState of kStateSignature, which take a tenth of a small model's step.
+inline void LoadState(const Dims& dims, mjData* data, const mjtNum* x) {
+  std::copy_n(x, dims.nq, data->qpos);
+  std::copy_n(x + dims.nq, dims.nv, data->qvel);
+  std::copy_n(x + dims.nq + dims.nv, dims.na, data->act);
+}
+inline void SaveState(const Dims& dims, const mjData* data, mjtNum* x) {
+  std::copy_n(data->qpos, dims.nq, x);
+  std::copy_n(data->qvel, dims.nv, x + dims.nq);
+  std::copy_n(data->act, dims.na, x + dims.nq + dims.nv);
+}
+static_assert(kStateSignature == (mjSTATE_QPOS | mjSTATE_QVEL | mjSTATE_ACT));
+
 /// How many numbers a step hands on beside the state: rows of Trajectory::context.
 inline int MovingContextSize(const mjModel* model) { return mj_stateSize(model, kMovingSignature); }
 

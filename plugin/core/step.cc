@@ -1,15 +1,16 @@
 #include <costate/step.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "core/check.h"
 #include "core/engine_guard.h"
 #include "core/plugins.h"
+#include "core/state_layout.h"
 #include "core/warnings.h"
 
 namespace costate {
@@ -79,8 +80,8 @@ void SetStateAndControl(const mjModel* model, mjData* data, const Dims& dims, Co
   CheckData(model, data);
   CheckSize(model, "x", x.size(), "nx", dims.nx);
   CheckSize(model, "u", u.size(), "nu", dims.nu);
-  mj_setState(model, data, x.data(), kStateSignature);
-  mj_setState(model, data, u.data(), mjSTATE_CTRL);
+  LoadState(dims, data, x.data());
+  std::copy_n(u.data(), dims.nu, data->ctrl);
   data->flg_energyvel = 0;  // else sensors of kinetic energy read that of another state
 }
 
@@ -114,22 +115,24 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
 
   const Awake awake(model);
 
-  // sensors are those of the first step
-  std::optional<mjModel> senseless;
+  // sensors are those of the first step. No std::optional: it would be filled with zeros, 6 kB a step.
+  mjModel senseless;
+  const mjModel* further = awake.get();
   if (substeps > 1 && model->nsensor > 0 && !MayReadReports(model)) {
     senseless = *awake.get();
-    senseless->opt.disableflags |= mjDSBL_SENSOR;
+    senseless.opt.disableflags |= mjDSBL_SENSOR;
+    further = &senseless;
   }
   const StepStatus status = Run(data, [&](const Warnings& warnings) {
     for (int i = 0; i < substeps; ++i) {
-      mj_step(i > 0 && senseless ? &*senseless : awake.get(), data);
+      mj_step(i > 0 ? further : awake.get(), data);
 
       // mj_step leaves the sensors of the state that it started from
       if (i == 0) CopySensors(dims, data, sensors);
       if (warnings.Status() == StepStatus::kBadState) break;
     }
   });
-  if (x_next.size() > 0) mj_getState(model, data, x_next.data(), kStateSignature);
+  if (x_next.size() > 0) SaveState(dims, data, x_next.data());
 
   // the engine looks at a state only when it steps from it
   const bool good = AllGood(data->qpos, dims.nq) && AllGood(data->qvel, dims.nv) && AllGood(data->act, dims.na);

@@ -120,6 +120,11 @@ void SolveFree(const BoxQpScratch& scratch, MatrixRef Y) {
   for (Eigen::Index i = 0; i < Y.rows(); ++i) {
     if (scratch.clamped[i]) Y.row(i).setZero();
   }
+  if (Y.rows() == 1) {  // Eigen's own two products, without its blocks
+    const double inverse = 1 / scratch.L(0, 0);
+    for (int i = 0; i < 2; ++i) Y *= inverse;
+    return;
+  }
   scratch.L.triangularView<Eigen::Lower>().solveInPlace(Y);
   scratch.L.triangularView<Eigen::Lower>().transpose().solveInPlace(Y);
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
+#include <memory>
 #include <mutex>
 
 #include "core/difference_row.h"
@@ -53,9 +53,11 @@ struct TermScratch {
   ResidualJacobian map;
 };
 TermScratch& ThreadScratch(const ScratchNumber& number) {
-  static thread_local std::deque<TermScratch> scratch;  // growing moves none
-  if (scratch.size() <= number.value()) scratch.resize(number.value() + 1);
-  return scratch[number.value()];
+  static thread_local std::vector<std::unique_ptr<TermScratch>> scratch;  // growing moves none
+  const std::size_t i = number.value();
+  if (scratch.size() <= i) scratch.resize(i + 1);
+  if (!scratch[i]) scratch[i] = std::make_unique<TermScratch>();
+  return *scratch[i];
 }
 
 // the numbers that are taken, and those that were given back

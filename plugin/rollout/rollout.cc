@@ -74,6 +74,7 @@ struct Simulator::Impl {
       : model(model_), dims(model_), context(context_), substeps(substeps_), pool(threads) {
     CheckStart(model, context, substeps);
     moving_size = mj_stateSize(model, kMovingSignature);
+    moving = PresentState(model, kMovingSignature);
     workers.resize(static_cast<std::size_t>(pool.threads()));
   }
 
@@ -106,7 +107,7 @@ struct Simulator::Impl {
 
   // what the next knot needs besides its state
   void Keep(const mjData* data, int t, Trajectory* out) const {
-    mj_getState(model, data, out->context.col(t).data(), kMovingSignature);
+    mj_getState(model, data, out->context.col(t).data(), moving);
     out->time[t] = data->time;
   }
 
@@ -235,7 +236,7 @@ struct Simulator::Impl {
   Dims dims;
   VectorXd context;
   int substeps;
-  int moving_size = 0;
+  int moving_size = 0, moving = 0;  // of kMovingSignature: numbers; elements that the model has
   ThreadPool pool;
   std::vector<Worker> workers;
   StepDerivative last;  // of the last knot, which has other sizes
