@@ -2,6 +2,10 @@
 #ifndef COSTATE_TYPES_H_
 #define COSTATE_TYPES_H_
 
+#if __cplusplus < 202002L
+#error "Costate's headers are C++20: compile with -std=c++20"
+#endif
+
 #include <Eigen/Core>
 
 namespace costate {

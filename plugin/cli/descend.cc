@@ -200,9 +200,9 @@ int RunDescend(const Task& task, ParameterSet* parameters, const std::vector<Los
     Record record = MakeGradientRecord(report);
     record.settings.merge(Settings(arguments.options, task.spline));
     if (arguments.options.smooth.any()) record.settings["smoothing"] = ToString(arguments.options.smooth);
-    WriteGradientRun(arguments.folder, report, std::move(record), arguments.force, arguments.plots);
-    fmt::print("  saved in      {0}\n\n  costate view {1}\n  costate replay {1}\n", arguments.folder,
-               ShellWord(arguments.folder));
+    const std::string folder =
+        WriteGradientRun(arguments.folder, report, std::move(record), arguments.force, arguments.plots);
+    fmt::print("  saved in      {0}\n\n  costate view {1}\n  costate replay {1}\n", folder, ShellWord(folder));
   }
   return ExitCodeOf(result);
 }

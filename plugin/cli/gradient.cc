@@ -232,8 +232,8 @@ void Save(const GradientArguments& arguments, const GradientReport& report, cons
     const double dt = task.substeps * task.model->opt.timestep;
     record.tables.merge(AverageTables(arguments.average, task, dt, *average, *report.gradient));
   }
-  WriteGradientRun(arguments.out, report, std::move(record), arguments.force, !arguments.no_plots);
-  fmt::print("saved in      {}\n", arguments.out);
+  fmt::print("saved in      {}\n",
+             WriteGradientRun(arguments.out, report, std::move(record), arguments.force, !arguments.no_plots));
 }
 
 void CheckSmooth(const GradientArguments& arguments, const Task& task) {

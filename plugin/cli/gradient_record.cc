@@ -166,9 +166,10 @@ Record MakeGradientRecord(const GradientReport& report) {
   return record;
 }
 
-void WriteGradientRun(const std::string& folder, const GradientReport& report, Record record, bool force, bool plots) {
-  SaveRun(folder, &record, force, plots);
-  if (!plots) return;
+std::string WriteGradientRun(const std::string& chosen, const GradientReport& report, Record record, bool force,
+                             bool plots) {
+  std::string folder = SaveRunSomewhere(chosen, &record, force, plots);
+  if (!plots) return folder;
   std::vector<Plot> pictures = GradientPlots(kGradient, *report.gradient);
   const int np = static_cast<int>(report.task->inputs.parameters.size());
   if (report.descent && np > 0) {
@@ -188,6 +189,7 @@ void WriteGradientRun(const std::string& folder, const GradientReport& report, R
   WriteNewFile((std::filesystem::path(folder) / kScript).string(), PlotScript(pictures), false);
   const std::string missing = RunGnuplot(folder, kScript);
   if (!missing.empty()) PrintWarnings({folder + " lacks pictures: " + missing});
+  return folder;
 }
 
 }  // namespace costate::cli

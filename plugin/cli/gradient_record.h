@@ -35,7 +35,9 @@ Record MakeGradientRecord(const GradientReport& report);
 
 /// Writes the run, then draws its pictures: costate, growth; of a descent the parameters. Standard error has the
 /// warnings, also why there are no pictures.
-void WriteGradientRun(const std::string& folder, const GradientReport& report, Record record, bool force, bool plots);
+/// @return the folder where it is, as SaveRunSomewhere.
+std::string WriteGradientRun(const std::string& chosen, const GradientReport& report, Record record, bool force,
+                             bool plots);
 
 }  // namespace costate::cli
 

@@ -418,8 +418,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
     record.trajectory = std::move(result.trajectory);
     record.xfrc = std::move(result.xfrc);
     record.model = CopyModel(m);
-    SaveRun(folder, &record, arguments.force, !arguments.no_plots);
-    fmt::print("  saved in      {}\n\n  costate view {}\n", folder, ShellWord(folder));
+    const std::string saved = SaveRunSomewhere(folder, &record, arguments.force, !arguments.no_plots);
+    fmt::print("  saved in      {}\n\n  costate view {}\n", saved, ShellWord(saved));
   } else if (!arguments.no_save) {
     fmt::print("  nothing saved: the robot has not moved\n");
   }

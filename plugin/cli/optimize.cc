@@ -37,7 +37,7 @@ constexpr char kOptimizeFooter[] = R"(
 INPUT is a task file, or a robot (MJCF, URDF, MJB) with --goal: then the motion goes from the start keyframe (or the model's
 default state) to the goals in --time seconds. A goal is a keyframe, or where a part shall be, the rest being free:
   --goal key:crouch                        all joints as in that keyframe
-  --goal joint:knee=1.2                    one joint [rad, m]; ball and free joints by 4 and 7 numbers
+  --goal joint:knee=1.2                    one joint [rad, m; 70deg]; ball and free joints by 4 and 7 numbers
   --goal site:hand=0.4,_,0.5               a place in the world [m] of a site, body or geom; _ is left open
   --goal body:torso:zaxis=0,0,1            a direction (xaxis, yaxis, zaxis) or quat
 Several go together. `costate task ROBOT --goal … -o FILE` writes the same as a task file, to go on from.
@@ -408,6 +408,19 @@ void HintAtForces(const Task& task, const mjModel* m, const SolveResult& result)
              all ? "all" : fmt::format("{}", fmt::join(names, " ")), fmt::join(weights, " "));
 }
 
+// a motion that leans on the ends of a joint's range as on a wall
+void HintAtStops(const Task& task, const mjModel* m, const SolveResult& result) {
+  constexpr double kOften = 0.1;            // of the knots
+  if (task.constraints.size() > 0) return;  // it may say already where joints may go
+  const std::vector<int> knots = KnotsAtStop(task, m, result.trajectory);
+  const auto most = std::max_element(knots.begin(), knots.end());
+  if (most == knots.end() || *most <= kOften * task.N) return;
+  fmt::print(
+      "  hint          {} is pressed against the end of its range at {} of {} knots; <limit joint=\"all\"/> in a task "
+      "file\n                keeps motions off these ends\n",
+      ElementName(m, mjOBJ_JOINT, static_cast<int>(most - knots.begin())), *most, task.N);
+}
+
 // a robot that a mocap body carries by an equality, as gymnasium's fetch, goes where a program sets that body
 void HintAtMocap(const mjModel* m, const SolveResult& result) {
   if (!HasHardlyGained(result)) return;
@@ -465,6 +478,7 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
         "  hint          where a force stands at its limit its control has no slope; kicks may lead on: --hops 8\n");
   }
   HintAtForces(task, m, result);
+  HintAtStops(task, m, result);
   HintAtMocap(m, result);
   if (const double gain = LateGain(task, result); gain > kWorthMore) {
     fmt::print("  hint          the last {} iterations took {:.2g} % off the cost: more of them lead further, {}\n",
@@ -509,12 +523,12 @@ TaskSolution SolveWithProgress(const OptimizeOptions& options, bool slow, Task* 
 }
 
 // and says by which commands to go on; takes motion, policy and model
-void SaveOptimized(const OptimizeOptions& options, const std::string& folder, Task* task, SolveResult* result,
+void SaveOptimized(const OptimizeOptions& options, const std::string& chosen, Task* task, SolveResult* result,
                    Record* record) {
   record->trajectory = std::move(result->trajectory);
   record->policy = std::move(result->policy);
   record->model = std::move(task->model);
-  SaveRun(folder, record, options.force, !options.no_plots);
+  const std::string folder = SaveRunSomewhere(chosen, record, options.force, !options.no_plots);
   const std::string word = ShellWord(folder);
   fmt::print("  saved in      {}\n\n  costate view {}\n  costate replay {}\n", folder, word, word);
   const bool goes_on = result->status == SolveStatus::kInterrupted || result->status == SolveStatus::kIterationLimit;
@@ -568,12 +582,19 @@ int RunOptimize(const OptimizeOptions& options) {
   const Beginning beginning{!options.resume.empty(), own_guess};
   PrintSummary(task, result, solution.stages, beginning, record, seconds);
   PrintStart(task, moved);
+  const auto judge = [](const auto& say) {  // nothing that is said of a motion is worth losing it
+    try {
+      say();
+    } catch (const Error& error) {
+      PrintWarnings({std::string("the motion is not judged to the end: ") + error.what()});
+    }
+  };
   if (IsBetter(result) && result.status != SolveStatus::kInterrupted) {
-    LookForExploits(task, result, beginning, &record);
-    Disturb(task, result, beginning, &record);
+    judge([&] { LookForExploits(task, result, beginning, &record); });
+    judge([&] { Disturb(task, result, beginning, &record); });
   }
   for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
-  PrintHints(options, task, solution, record);
+  judge([&] { PrintHints(options, task, solution, record); });
   if (!options.no_save) SaveOptimized(options, folder, &task, &result, &record);
   return SolveExitCode(task, result.status, IsBetter(result), result.violation);
 }

@@ -10,6 +10,18 @@
 #include "rollout/run_folder.h"
 
 namespace costate::cli {
+namespace {
+
+// the first NAME-1, -2 … that does not exist
+std::string FreeName(const std::string& name) {
+  for (int n = 1;; n++) {
+    const std::string folder = fmt::format("{}-{}", name, n);
+    std::error_code ignored;  // a name that no folder can have is refused where one is made
+    if (!std::filesystem::exists(folder, ignored)) return folder;
+  }
+}
+
+}  // namespace
 
 std::string FreeFolder(const Task& task) {
   std::string name = task.name;
@@ -17,11 +29,7 @@ std::string FreeFolder(const Task& task) {
   for (char& c : name) {
     if (c == '/' || c == ' ') c = '_';
   }
-  for (int n = 1;; n++) {
-    const std::string folder = fmt::format("runs/{}-{}", name, n);
-    std::error_code ignored;  // a name that no folder can have is refused where one is made
-    if (!std::filesystem::exists(folder, ignored)) return folder;
-  }
+  return FreeName("runs/" + name);
 }
 
 void CheckRunFolder(const std::string& folder, bool force) {
@@ -40,6 +48,18 @@ void SaveRun(const std::string& folder, Record* record, bool force, bool plots) 
   const auto before = static_cast<std::ptrdiff_t>(record->warnings.size());
   WriteRecord(folder, *record, {.force = force, .plots = plots});
   PrintWarnings({record->warnings.begin() + before, record->warnings.end()});
+}
+
+std::string SaveRunSomewhere(const std::string& folder, Record* record, bool force, bool plots) {
+  try {
+    SaveRun(folder, record, force, plots);
+    return folder;
+  } catch (const Error& error) {
+    const std::string other = FreeName((std::filesystem::temp_directory_path() / "costate").string());
+    PrintWarnings({fmt::format("{}; the run goes to {}", error.what(), other)});
+    SaveRun(other, record, false, plots);
+    return other;
+  }
 }
 
 Record TaskRecord(const Task& task, const std::string& command) {

@@ -19,6 +19,10 @@ void CheckRunFolder(const std::string& folder, bool force);
 /// Writes the run and says on standard error what that warns of, as of pictures that are missing.
 void SaveRun(const std::string& folder, Record* record, bool force, bool plots);
 
+/// The same for what took long to find: where the folder cannot be written any more, the run goes to one for temporary
+/// files. @return the folder where it is.
+std::string SaveRunSomewhere(const std::string& folder, Record* record, bool force, bool plots);
+
 /// A record that knows its command and its task: files, start, goal, substeps, warnings. Model and motion are left to
 /// the command.
 Record TaskRecord(const Task& task, const std::string& command);

@@ -192,10 +192,10 @@ int RunTrain(const TrainArguments& arguments) {
   }
   if (!folder.empty()) {
     Record record = MakeTrainRecord(task, policy, result, arguments);
-    SaveRun(folder, &record, arguments.force, !arguments.no_plots);
+    const std::string saved = SaveRunSomewhere(folder, &record, arguments.force, !arguments.no_plots);
     for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
     fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {1}\n",
-               folder, ShellWord(folder));
+               saved, ShellWord(saved));
   }
   if (result.status == SolveStatus::kInterrupted) return kExitInterrupted;
   return result.loss < result.initial_loss ? kExitOk : kExitNo;

@@ -19,6 +19,22 @@
 #include "rollout/penetration.h"
 
 namespace costate {
+namespace {
+
+// visit(data) behind mj_forward at each knot but the last, up to one that has none
+template <typename F>
+void ForEachKnot(const Task& task, const mjModel* m, const Trajectory& motion, F&& visit) {
+  const DataPtr data = MakeData(m);
+  SetContext(m, data.get(), task.context);
+  VectorXd none;
+  for (int t = 0; t < motion.N(); t++) {
+    SetMovingContext(m, data.get(), motion.context.col(t));
+    if (Forward(m, data.get(), motion.X.col(t), motion.U.col(t), none) != StepStatus::kOk) break;
+    visit(data.get());
+  }
+}
+
+}  // namespace
 
 double OvershootAtStart(const Task& task, int* dof) {
   constexpr int kMostTangent = 300;  // eigenvalues of more take longer than a reader would wait
@@ -130,14 +146,26 @@ std::string DeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef
 
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {
   std::vector<int> knots(static_cast<std::size_t>(m->nactuator));
-  const DataPtr data = MakeData(m);
-  SetContext(m, data.get(), task.context);
-  VectorXd none;
-  for (int t = 0; t < motion.N(); t++) {
-    SetMovingContext(m, data.get(), motion.context.col(t));
-    if (Forward(m, data.get(), motion.X.col(t), motion.U.col(t), none) != StepStatus::kOk) break;
-    for (int i = 0; i < m->nactuator; i++) knots[static_cast<std::size_t>(i)] += IsForceAtLimit(m, data.get(), i);
-  }
+  ForEachKnot(task, m, motion, [&](const mjData* d) {
+    for (int i = 0; i < m->nactuator; i++) knots[static_cast<std::size_t>(i)] += IsForceAtLimit(m, d, i);
+  });
+  return knots;
+}
+
+std::vector<int> KnotsAtStop(const Task& task, const mjModel* m, const Trajectory& motion) {
+  std::vector<int> knots(static_cast<std::size_t>(m->njnt));
+  const auto begins_there = [&](int joint) {
+    constexpr double kThere = 1e-3;  // of the range
+    const mjtNum* range = m->jnt_range + 2 * joint;
+    const double q = motion.X(m->jnt_qposadr[joint], 0), near = kThere * (range[1] - range[0]);
+    return m->jnt_type[joint] != mjJNT_BALL && (q <= range[0] + near || q >= range[1] - near);
+  };
+  ForEachKnot(task, m, motion, [&](const mjData* d) {
+    for (int i = 0; i < d->nefc; i++) {
+      if (d->efc_type[i] != mjCNSTR_LIMIT_JOINT || !(d->efc_force[i] > 0) || begins_there(d->efc_id[i])) continue;
+      knots[static_cast<std::size_t>(d->efc_id[i])]++;
+    }
+  });
   return knots;
 }
 

@@ -43,6 +43,9 @@ std::string DeepContact(const mjModel* model, ConstVectorRef context, ConstVecto
 /// At how many knots the force of each actuator stands at a limit that the model has for it.
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* model, const Trajectory& motion);
 
+/// At how many knots each joint is pressed against an end of its range; 0 of joints that begin there.
+std::vector<int> KnotsAtStop(const Task& task, const mjModel* model, const Trajectory& motion);
+
 }  // namespace costate
 
 #endif  // COSTATE_OPTIMIZER_HINTS_H_

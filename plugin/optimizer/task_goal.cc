@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "core/element.h"
@@ -31,6 +32,9 @@ int GoalSize(const mjModel* model, const PartGoal& goal) {
   return JointPositions(model->jnt_type[goal.id]);
 }
 
+constexpr double kDegree = mjPI / 180;  // [rad]
+constexpr char kDegrees[] = "deg";      // behind a hinge's angle
+
 constexpr double kDigits = 1e-5;  // of a range: its own end, as people write it
 
 // what no motion can have: a joint beyond its range, a direction that is not of length one
@@ -38,9 +42,15 @@ void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string&
   if (goal.type == mjOBJ_JOINT && goal.size == 1 && model->jnt_limited[goal.id]) {
     const mjtNum* range = model->jnt_range + 2 * goal.id;
     const double digits = kDigits * std::max(std::abs(range[0]), std::abs(range[1]));
-    if (goal.values[0] < range[0] - digits || goal.values[0] > range[1] + digits)
-      FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}", goal.values[0], range[0],
-                                 range[1], model->jnt_type[goal.id] == mjJNT_HINGE ? "rad" : "m"));
+    const auto within = [&](double value) { return value >= range[0] - digits && value <= range[1] + digits; };
+    const double value = goal.values[0];
+    const bool hinge = model->jnt_type[goal.id] == mjJNT_HINGE;
+    if (!within(value))
+      FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}{}", value, range[0], range[1],
+                                 hinge ? "rad" : "m",
+                                 hinge && within(value * kDegree) && !text.ends_with(kDegrees)
+                                     ? fmt::format("; in degrees it is {:g}deg", value)
+                                     : ""));
   }
   if (goal.size >= 4 && std::all_of(goal.values.end() - 4, goal.values.end(), [](double v) { return v == 0; }))
     FailGoal(text, "a quaternion of zeros is no rotation");
@@ -103,13 +113,18 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
                                goal.size == 3 ? ": x, y and z; _ leaves one open" : ""));
   for (int i = 0; i < goal.size; ++i) {
     double value = 0;
-    const std::string& number = words[static_cast<std::size_t>(i)];
+    std::string number = words[static_cast<std::size_t>(i)];
+    const bool degrees = number.ends_with(kDegrees);
+    if (degrees && (goal.type != mjOBJ_JOINT || model->jnt_type[goal.id] != mjJNT_HINGE))
+      FailGoal(text, "only the angle of a hinge can be in degrees");
+    if (degrees) number.resize(number.size() - std::strlen(kDegrees));
     const bool open = number == "_";
     if (open && goal.size != 3) FailGoal(text, "only places and directions can have an open component '_'");
     if (!open && !ParseNumber(number, &value)) FailGoal(text, fmt::format("'{}' is no number", number));
     if (!(std::abs(value) <= mjMAXVAL))
       FailGoal(text, fmt::format("{:g} is beyond what the engine takes, {:g}", value, mjMAXVAL));
     if (open) continue;
+    if (degrees) value *= kDegree;
     goal.index.push_back(i);
     goal.values.push_back(value);
   }

@@ -1,5 +1,7 @@
 # Installs the build tree to an empty prefix, moves it, and builds and runs a project that finds it there.
-#   cmake -DBUILD=<build tree> -DSOURCE=<consumer> -DWORK=<scratch> -DGENERATOR=<CMake's> -DCXX=<compiler> -P install.cmake
+# README.md's line for a compiler alone does what it says there.
+#   cmake -DBUILD=<build tree> -DSOURCE=<consumer> -DWORK=<scratch> -DGENERATOR=<CMake's> -DCXX=<compiler>
+#         -DROOT=<of the sources> -DEIGEN=<Eigen's folder> -P install.cmake
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -36,6 +38,17 @@ endforeach()
 # 50 steps of 2 ms: z = −g h² (1 + 2 + … + 50)
 if(NOT output STREQUAL "ok -0.0500\n")
   message(FATAL_ERROR "the consumer printed: ${output}")
+endif()
+if(engine)
+  file(STRINGS "${ROOT}/README.md" line REGEX "^g\\+\\+ ")
+  string(REGEX REPLACE "^g\\+\\+" "${CXX}" line "${line}")
+  string(REPLACE "PREFIX" "${WORK}/prefix" line "${line}")
+  string(REPLACE "/usr/include/eigen3" "${EIGEN}" line "${line}")
+  file(WRITE "${WORK}/plain.sh" "cd '${ROOT}'\n${line} -o '${WORK}/plain' && '${WORK}/plain'\n")
+  run(sh ${WORK}/plain.sh)
+  if(NOT output MATCHES "B =\n0.0003844\n")
+    message(FATAL_ERROR "examples/01_linearize.cc printed: ${output}")
+  endif()
 endif()
 if(EXISTS "${WORK}/prefix/bin/costate")
   run(${WORK}/prefix/bin/costate --version)

@@ -243,19 +243,31 @@ TEST(CliRobustness, TriesTheOutputFolderBeforeOptimizing) {
   const ProcessResult result = Costate({"optimize", file, "--goal", "side", "--out", folder.File("p.xml/run")});
   EXPECT_TRUE(RefusedWith(result, "p.xml"));
   EXPECT_EQ(result.out.find("iter"), std::string::npos) << "it began to work: " << result.out;
+}
 
-  // a disk that is full only when the run is written
-  SmallDisk disk(folder.path() / "disk", "size=64k");
+// … nor for one that is gone when the work is done.
+TEST(CliRobustness, ARunWhoseFolderCannotBeWrittenAnyMoreGoesElsewhere) {
+  TemporaryFolder folder;
+  const std::string file = folder.Write("p.xml", kPendulum);
+  fs::create_directory(folder.path() / "there");
+  fs::create_directory(folder.path() / "temporary");
+  const std::string work = "export TMPDIR=" + folder.File("temporary") + "; \"$0\" optimize " + file +
+                           " --goal side --time 1 --iterations 2 --no-plots --out ";
+  const ProcessResult gone =
+      CostateInShell(work + folder.File("there/run") + " | (read line; rmdir " + folder.File("there") + "; cat)");
+  const std::string other = folder.File("temporary/costate-1");
+  EXPECT_TRUE(Has(gone.err, "the run goes to " + other));
+  EXPECT_TRUE(Has(gone.out, "saved in      " + other));
+  EXPECT_EQ(Costate({"replay", other}).exit_code, 0);
+
+  // a disk that is full only when the run is written; where there is no room at all, nothing is left behind
+  SmallDisk disk(folder.path() / "disk", "size=24k");
   if (disk.mounted()) {
-    EXPECT_TRUE(RefusedWith(Costate({"optimize", file, "--goal", "side", "--time", "1", "--iterations", "2", "--out",
-                                     folder.File("disk/run")}),
-                            "No space left on device"));
+    const ProcessResult full = CostateInShell(work + folder.File("disk/run"));
+    EXPECT_TRUE(Has(full.err, "No space left on device; the run goes to " + folder.File("temporary/costate-2")));
+    EXPECT_EQ(Costate({"replay", folder.File("temporary/costate-2")}).exit_code, 0);
   } else {
-    EXPECT_TRUE(RefusedWith(CostateInShell("ulimit -f 1; \"$0\" optimize " + file +
-                                           " --goal side --time 1 --iterations 2 "
-                                           "--out " +
-                                           folder.File("disk/run")),
-                            "File too large"));
+    EXPECT_TRUE(RefusedWith(CostateInShell("ulimit -f 1; " + work + folder.File("disk/run")), "File too large"));
   }
   EXPECT_TRUE(fs::is_empty(folder.path() / "disk"));
 }

@@ -59,5 +59,28 @@ TEST_F(Hints, AMotionIsThereInTermsOfItsWay) {
   EXPECT_FALSE(is_there(0.1, 0.01));
 }
 
+// Three arms that gravity turns by one radian or so: one falls onto its stop, one lies on it, one has none.
+TEST_F(Hints, AMotionLeansOnTheStopsThatItComesTo) {
+  support::TemporaryFolder folder;
+  const Task task =
+      MakeReachTask(folder.Write("arms.xml", R"(<mujoco><option timestep=".01"/><default><joint axis="0 1 0"/>
+        <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/></default><worldbody>
+        <body><joint name="falls" range="-90 30"/><geom/></body>
+        <body pos="0 1 0"><joint name="lies" range="-90 0"/><geom/></body>
+        <body pos="0 2 0"><joint name="swings"/><geom/></body></worldbody>
+        <actuator><motor joint="falls" ctrlrange="-1 1"/></actuator>
+        <keyframe><key name="start"/></keyframe></mujoco>)"),
+                    {.goals = {"start"}, .time = 1});
+  Trajectory motion;
+  ASSERT_TRUE(Simulator(task.model.get(), task.context, task.substeps)
+                  .Rollout(task.x0, MatrixXd::Zero(1, task.N), &motion)
+                  .ok());
+  const std::vector<int> knots = KnotsAtStop(task, task.model.get(), motion);
+  EXPECT_GT(knots[0], task.N / 2);
+  EXPECT_LT(knots[0], task.N - 5);
+  EXPECT_EQ(knots[1], 0);
+  EXPECT_EQ(knots[2], 0);
+}
+
 }  // namespace
 }  // namespace costate
