@@ -320,6 +320,28 @@ TEST(ReferenceTask, QuadrupedJumpsOnToTheStep) {
   EXPECT_LT(feet.maxCoeff(), 0.15);
 }
 
+// lying straight is a saddle: bends to either side carry it as far
+TEST(ReferenceTask, EelSwims) {
+  const Solved solved("eel/swim.xml");
+  EXPECT_LT(solved.result.cost, 0.012);
+  EXPECT_LT(Distance(solved.model(), solved.EndData().get(), "nose", "goal"), 0.005);
+}
+
+// from fingers that go down and close: when to lift, and how hard to press, is found along the contacts of soft pads
+TEST(ReferenceTask, SoftGripperLiftsABall) {
+  Task task = LoadTask(kModels + "/gripper/lift.xml");
+  MatrixXd guess = MatrixXd::Zero(3, task.N);
+  guess.row(0).setConstant(-0.08);
+  guess.bottomRightCorner(2, task.N - 12).setConstant(0.05);
+  task.solver.iterations = 15;
+  const SolveResult found = SolveIlqr(task.ToProblem(), guess, task.solver);
+  const DataPtr data = MakeData(task.model.get());
+  SetState(task.model.get(), data.get(), found.trajectory.X.col(task.N));
+  mj_forward(task.model.get(), data.get());
+  EXPECT_LT(found.cost, 0.3 * found.initial_cost);
+  EXPECT_LT(Distance(task.model.get(), data.get(), "ball", "goal"), 0.03);
+}
+
 // ---- models ---------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> ModelFiles() {
