@@ -4,6 +4,7 @@
 #define COSTATE_MPC_H_
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,28 @@ struct MpcPush {
   double begin = 0, end = 0;    ///< [s]
 };
 
+/// Places that a task's cost aims at, by numbers or where something stands fixed in the world, moved while plans are
+/// made: by a mouse, a camera, another program. What counts more at the end than on the way is such a goal, and terms
+/// that aim at the same place follow. Calls may come from any thread.
+class MpcGoals {
+ public:
+  explicit MpcGoals(const Task& task);
+
+  int size() const { return static_cast<int>(places_.size()); }
+  Eigen::Vector3d Place(int i) const;  ///< a component that the task leaves open is NaN
+
+  /// Plans that are begun from now on go there; what the task leaves open stays open.
+  /// @throws Error{kInvalidArgument} for a number of a goal that there is not; Error{kInvalidArgument} where what is not
+  ///         open is not finite.
+  void Move(int i, const Eigen::Vector3d& place);
+  bool moved() const;  ///< at any time
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Eigen::Vector3d> places_;
+  bool moved_ = false;
+};
+
 /// The simulated robot that an MPC controls.
 struct MpcSimulation {
   const mjModel* plant = nullptr;  ///< where it is another than task.model, which plans: as of LoadPlant
@@ -43,6 +66,8 @@ struct MpcSimulation {
   double noise_position = 0,
          noise_velocity = 0;  ///< standard deviations of what is measured of x (m or rad; per s), white
   unsigned seed = 1;
+  const MpcGoals* goals = nullptr;  ///< of the task: plans follow them; costs that are reported are of the task's own
+  std::function<void(const mjData*)> watch{};  ///< sees the robot behind each control interval, on the caller's thread
 };
 
 /// How well one constraint of the task was kept.

@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_facts.h"
+#include "cli/mpc_window.h"
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "cli/terminal.h"
@@ -35,7 +36,8 @@ a line each two seconds where it takes long: --hops 0 leaves its rounds of kicks
 through all plans. <periodic>, a free start and <time> are refused.
 
 In lock-step (the default) the robot waits for each plan, which then acts after --delay seconds of its time: the same bits
-every time. With --real-time the planner works beside the robot, which moves in real time; a plan that is not there when its
+every time. With --view a window shows the robot, which moves in real time: drag the green dots that a
+task aims at, and it goes there. With --real-time the planner works beside the robot, which moves in real time; a plan that is not there when its
 first control is due is late, and the fall-back policy acts: `plan` goes on with the last plan and its feedback, `hold` holds
 the last control, `damp` takes energy out.
 
@@ -66,18 +68,19 @@ constexpr int kMostEventsPrinted = 10;
 constexpr int kStepsPerUpdate = 20;          // of the progress bar
 constexpr std::chrono::seconds kSilence(2);  // while the first plan is made
 
+constexpr double kDuration = 5, kWatched = 300;  // [s] unless said; in a window
+
 constexpr double kReachHorizon = 1;  // [s] of a plan of a robot with --goal
 
 struct MpcArguments {
   std::string input, out, fallback, plant;
   ReachArguments reach;
-  double time = 5;
-  std::optional<double> rate, horizon, timestep, delay, budget, latency, estimate;
+  std::optional<double> time, rate, horizon, timestep, delay, budget, latency, estimate;
   std::optional<int> iterations, threads, hops;
   std::vector<std::string> pushes;
   std::vector<double> noise;
   unsigned seed = 1;
-  bool real_time = false, no_compensation = false, no_feedback = false, force = false, no_plots = false,
+  bool real_time = false, view = false, no_compensation = false, no_feedback = false, force = false, no_plots = false,
        no_save = false;
 };
 
@@ -159,6 +162,7 @@ std::string EndsBadly(const Task& task, const MpcResult& result, double control_
   }
   if (!(first > kFar * result.cost_per_knot.head(N).maxCoeff()) || !(end > kHardlyLess * first)) return "";
   const double horizon = task.mpc.horizon > 0 ? task.mpc.horizon : task.N * control_time;
+  if (static_cast<double>(N) * control_time < horizon) return "";  // the first plan has not come to its end
   return fmt::format(
       "the robot's running cost at the end is {:.4g} a step, beside {:.4g} at its start: what it is to do may "
       "take longer than plans of {:.4g} s (--horizon), or the robot is another than they think",
@@ -313,7 +317,7 @@ std::string LongPlanning(const Task& task) {
 }
 
 // one line for the first plan, a further one now and then while it takes long, then a bar of the robot's time
-MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, double control_time) {
+MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, double control_time, MpcWindow* window) {
   Progress planning(task.solver.iterations);
   std::optional<Progress> moving;
   planning.Line("planning the first motion …");
@@ -325,7 +329,7 @@ MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, dou
       moving.emplace(static_cast<int>(simulation.duration / control_time));
     }
     if (steps > 0 && steps % kStepsPerUpdate == 0) moving->Update(steps, fmt::format("{:.2f} s", steps * control_time));
-    return !Interrupted();
+    return !Interrupted() && (!window || window->IsOpen());
   };
   const IterationCallback iteration = [&](const IterationRecord& record) {
     const std::string text = fmt::format("cost {:.6g}", record.cost);
@@ -364,7 +368,10 @@ Record MakeMpcRecord(const MpcArguments& arguments, const Task& task, const MpcS
   record.diagnostics = simulator.Diagnose(result.trajectory);
   record.failures = LabelFailures(m, result.trajectory, {}, record.diagnostics);
   if (FirstPlanFailed(task, result)) record.failures.push_back("first plan: " + FailedFirstPlan(result));
-  if (const std::string bad = EndsBadly(task, result, control_time); !bad.empty()) record.failures.push_back(bad);
+  const bool moved = simulation.goals && simulation.goals->moved();  // costs do not know where to
+  if (moved) record.settings["goals"] = "moved while the robot was watched; costs are of where they were";
+  if (const std::string bad = moved ? "" : EndsBadly(task, result, control_time); !bad.empty())
+    record.failures.push_back(bad);
   RecordConstraints(task, result, &record);
   record.status = !result.status.ok() ? "diverged" : result.interrupted ? "interrupted" : "ok";
   if (!result.status.ok()) {
@@ -386,8 +393,8 @@ int RunMpcCommand(const MpcArguments& arguments) {
   const mjModel* m = plant ? plant.get() : task.model.get();
   MpcSimulation simulation;
   simulation.plant = plant.get();
-  simulation.duration = arguments.time;
-  simulation.threads = arguments.real_time;
+  simulation.duration = arguments.time.value_or(arguments.view ? kWatched : kDuration);
+  simulation.threads = arguments.real_time || arguments.view;
   simulation.latency = arguments.latency.value_or(-1);
   simulation.pushes = ReadPushes(arguments.pushes, m);
   simulation.noise_position = !arguments.noise.empty() ? arguments.noise[0] : 0;
@@ -404,7 +411,16 @@ int RunMpcCommand(const MpcArguments& arguments) {
   }
 
   CatchInterrupts();
-  MpcResult result = RunWithProgress(task, simulation, control_time);
+  MpcGoals goals(task);
+  std::optional<MpcWindow> window;
+  if (arguments.view) {
+    window.emplace(task, m, &goals);
+    simulation.goals = &goals;
+    simulation.watch = [&](const mjData* robot) { window->Show(robot); };
+  }
+  MpcResult result = RunWithProgress(task, simulation, control_time, window ? &*window : nullptr);
+  if (window) result.interrupted = Interrupted();  // whoever closes it has seen enough
+  window.reset();
   if (result.first_status == SolveStatus::kDiverged) {
     fmt::print("{}: {}\nThe robot did not move, and nothing was saved.\n", ToString(result.first_status),
                result.first_plan);
@@ -433,8 +449,10 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand("mpc", "Plan again and again while a simulated robot moves");
   command->add_option("TASK|MODEL", a->input, "task file, or a robot with --goal")->required();
   AddGoalOptions(command, &a->reach);
-  command->add_option("--time", a->time, "seconds (default 5)")->check(Positive());
+  command->add_option("--time", a->time, "seconds (default 5; with --view 300, or until the window is closed)")
+      ->check(Positive());
   command->add_flag("--real-time", a->real_time, "planner and robot side by side, in real time");
+  command->add_flag("--view", a->view, "the same in a window, where green dots, the goals, can be dragged");
   command->add_option("--threads,--planner-threads", a->threads, "of the planner; 0: all cores")
       ->check(CLI::Range(0, 512));
   command->add_option("--rate", a->rate, "plans a second, at most")->check(Positive());

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/mpc_window.h"
 #include "core/new_file.h"
 #ifdef COSTATE_HAVE_VIEWER
 #include "viewer/offscreen.h"
@@ -213,11 +214,7 @@ int View(const ViewArguments& arguments) {
 
 #else
 
-int View(const ViewArguments&) {
-  throw Error(ErrorCode::kUnsupported,
-              "this program was built without the viewer: glfw or EGL's headers were missing (Debian: apt-get install "
-              "libglfw3-dev libegl-dev), or it was switched off by -DCOSTATE_VIEWER=OFF");
-}
+int View(const ViewArguments&) { throw Error(ErrorCode::kUnsupported, kNoViewer); }
 
 #endif
 

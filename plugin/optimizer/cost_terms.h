@@ -112,6 +112,13 @@ class ResidualCost final : public Cost {
   std::vector<std::string> TermsWithoutSlope(const KnotView& knot) const override;
 
   const std::vector<ResidualTerm>& terms() const { return terms_; }
+
+  /// Gives a number of a term's target another last value; a target in motion moves as a whole.
+  void MoveTarget(int term, int slot, double value) {
+    MatrixXd& values = terms_[static_cast<std::size_t>(term)].target.values;
+    values.row(slot).array() += value - values(slot, values.cols() - 1);
+  }
+
   CostScale scale() const { return scale_; }
 
   /// Is any target a motion?

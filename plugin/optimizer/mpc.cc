@@ -106,6 +106,36 @@ double MpcResult::Latency(double quantile) const {
   return sorted[static_cast<std::size_t>(std::max(at, 0.0))];
 }
 
+MpcGoals::MpcGoals(const Task& task) {
+  const std::unique_ptr<ResidualCost> cost = MovableCost(task);
+  if (!cost) return;
+  for (const SlottedGoal& goal : FindGoals(task.model.get(), *cost))
+    places_.emplace_back(goal.goal.place[0], goal.goal.place[1], goal.goal.place[2]);
+}
+
+Eigen::Vector3d MpcGoals::Place(int i) const {
+  if (i < 0 || i >= size())
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("MPC: goal {} of a task that has {}", i, size()));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return places_[static_cast<std::size_t>(i)];
+}
+
+void MpcGoals::Move(int i, const Eigen::Vector3d& place) {
+  const Eigen::Vector3d before = Place(i), now = before.array().isNaN().select(before, place);
+  if ((now.array().isNaN() != before.array().isNaN()).any() || now.array().isInf().any())
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("MPC: goal {} is moved to {:g} {:g} {:g}, expected finite numbers", i, place[0], place[1],
+                            place[2]));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  places_[static_cast<std::size_t>(i)] = now;
+  moved_ = true;
+}
+
+bool MpcGoals::moved() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return moved_;
+}
+
 int MpcRun::Intervals(double seconds) const {
   return static_cast<int>(std::min(std::ceil(seconds / plant.control_time() - 1e-6), kMostIntervals));
 }
@@ -154,6 +184,7 @@ bool MpcRun::Advance(const MpcMeasurement& measured, int i) {
   const VectorXd& u = control.At(measured.time, measured);
   disturbance.Acts(u);
   if (!plant.Step(u)) return false;
+  if (simulation.watch) simulation.watch(plant.data());
   if (callback && !callback(i + 1)) {
     result.interrupted = true;
     return false;

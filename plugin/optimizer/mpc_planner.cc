@@ -41,10 +41,13 @@ void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data)
   mju_addTo(data->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
 }
 
-MpcPlanner::MpcPlanner(const Task& task)
+MpcPlanner::MpcPlanner(const Task& task, const MpcGoals* goals)
     : task_(task),
+      goals_(goals),
+      aimed_(goals && goals->size() > 0 ? MovableCost(task) : nullptr),
+      slots_(aimed_ ? FindGoals(task.model.get(), *aimed_) : std::vector<SlottedGoal>()),
       model_(CopyModel(task.model.get())),
-      cost_(task.cost.get()),
+      cost_(aimed_ ? aimed_.get() : task.cost.get()),
       constraints_(task),
       data_(MakeData(task.model.get())) {
   const MpcOptions& mpc = task.mpc;
@@ -214,8 +217,16 @@ bool MpcPlanner::Predict(const MpcMeasurement& measured, double begin, const Mpc
   return true;
 }
 
+void MpcPlanner::FollowGoals() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Eigen::Vector3d place = goals_->Place(static_cast<int>(i));
+    for (const GoalSlot& slot : slots_[i].slots) aimed_->MoveTarget(slot.term, slot.slot, place[slot.axis]);
+  }
+}
+
 MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const MpcPlanBook& book, int iterations,
                             double budget) {
+  FollowGoals();
   Clock::time_point start = Clock::now();
   if (!measured.x.allFinite()) {
     reason_ = "the measured state is not finite";

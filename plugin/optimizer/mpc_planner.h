@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "optimizer/constrained_lq.h"
+#include "optimizer/goal_slots.h"
 #include "optimizer/mpc_constraints.h"
 #include "optimizer/mpc_plan.h"
 
@@ -53,7 +54,8 @@ void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data)
 
 class MpcPlanner {
  public:
-  explicit MpcPlanner(const Task& task);
+  /// @param goals  that plans follow; may be null.
+  MpcPlanner(const Task& task, const MpcGoals* goals);
 
   /// The plan from the task's start, as the task says that its motion is found: from sampled controls, by way of
   /// smoothed contacts, by iLQR or multiple shooting. Null when none can be simulated; reason() is the solver's message
@@ -79,9 +81,13 @@ class MpcPlanner {
   Guess FirstGuess() const;
   void Extend(const MpcPlan& last, double begin);
   double TailCost(const MpcPlan& last, const MatrixXd& U);
+  void FollowGoals();
   bool Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book);
 
   const Task& task_;
+  const MpcGoals* goals_;
+  std::unique_ptr<ResidualCost> aimed_;  // the task's cost with the goals as they are now, where they can move
+  std::vector<SlottedGoal> slots_;       // of the goals
   ModelPtr model_;  // with the timestep of plans
   double knot_time_ = 0, control_time_ = 0;
   int N_ = 0;

@@ -18,6 +18,7 @@ class MpcPlant {
 
   double time() const { return t_ * control_time_; }  ///< [s] since the start
   double control_time() const { return control_time_; }
+  const mjData* data() const { return data_.get(); }
 
   /// x with noise. Call once a control interval: each call draws new noise.
   MpcMeasurement Measure();

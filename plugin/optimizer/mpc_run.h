@@ -16,7 +16,7 @@ struct MpcRun {
         simulation(simulation),
         callback(callback),
         steps(steps),
-        planner(task),
+        planner(task, simulation.goals),
         control(task, planner.problem(), &result.events),
         plant(task, simulation, steps),
         disturbance(task) {}

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "optimizer/basin_hopping.h"
-#include "optimizer/cost_terms.h"
+#include "optimizer/goal_slots.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -18,9 +18,6 @@ std::string Short(const std::string& text) {
   if (static_cast<int>(text.size()) <= kWideText) return text;
   return text.substr(0, kWideText - 3) + "...";
 }
-
-// what counts more at the end than on the way
-bool IsGoal(const ResidualTerm& term) { return term.terminal.maxCoeff() > term.weight.maxCoeff(); }
 
 // one number, or the smallest and the largest
 std::string Range(const VectorXd& numbers) {
@@ -212,26 +209,6 @@ std::string ConstraintTable(const Task& task, const Trajectory& trajectory, doub
 }
 
 }  // namespace
-
-std::vector<GoalPlace> GoalPlaces(const Task& task) {
-  std::vector<GoalPlace> places;
-  const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
-  const mjModel* m = task.model.get();
-  for (const ResidualTerm& term : cost ? cost->terms() : std::vector<ResidualTerm>()) {
-    if (!IsGoal(term) || term.map || term.target.values.size() == 0) continue;
-    GoalPlace goal{-1, {NAN, NAN, NAN}};
-    for (const LinearEntry& entry : term.linear) {
-      const int at = entry.scalar.value, slot = term.row_slot[static_cast<std::size_t>(entry.row)];
-      const mjtSize sensor = std::upper_bound(m->sensor_adr, m->sensor_adr + m->nsensor, at) - m->sensor_adr - 1;
-      if (entry.scalar.input != Input::kSensor || entry.coef != 1 || slot < 0 || sensor < 0) continue;
-      if (m->sensor_type[sensor] != mjSENS_FRAMEPOS || m->sensor_refid[sensor] >= 0) continue;
-      goal.sensor = m->sensor_adr[sensor];
-      goal.place[at - goal.sensor] = term.target.values(slot, term.target.values.cols() - 1);
-    }
-    if (goal.sensor >= 0) places.push_back(goal);
-  }
-  return places;
-}
 
 std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajectory) {
   const Dims dims(task.model.get());

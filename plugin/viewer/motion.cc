@@ -8,6 +8,7 @@
 #include <costate/step.h>
 
 #include "core/engine_guard.h"
+#include "core/state_layout.h"
 
 namespace costate::viewer {
 namespace {
@@ -121,6 +122,32 @@ ViewSource FromModel(const mjModel* model, const std::string& key, const std::st
   return source;
 }
 
+ViewSource FromRobot(const mjModel* model, const Task& task, const std::vector<GoalPlace>& goals,
+                     const std::string& title) {
+  ViewSource source;
+  source.title = title;
+  source.model = model;
+  const DataPtr data = MakeData(model);
+  SetFittingContext(task.model.get(), task.context, model, data.get());
+  SetState(model, data.get(), task.x0);
+  source.context = GetContext(model, data.get());
+  const double interval = task.substeps * task.model->opt.timestep;
+  source.substeps = std::max(1, static_cast<int>(std::lround(interval / model->opt.timestep)));
+  source.trajectory.X = task.x0;
+  source.trajectory.U.resize(model->nu, 0);
+  source.trajectory.context = GetMovingContext(model, data.get());
+  source.trajectory.time = VectorXd::Constant(1, data->time);
+  source.live = source.fed = true;
+  source.u_live = VectorXd::Zero(model->nu);
+  source.x_goal = task.x_goal;
+  Trajectory start;
+  start.S = MatrixXd::Zero(model->nsensordata, 1);
+  VectorXd sensors(model->nsensordata);
+  if (Forward(model, data.get(), task.x0, source.u_live, sensors) == StepStatus::kOk) start.S.col(0) = sensors;
+  SetGoals(goals, start, &source);
+  return source;
+}
+
 ViewSource Simulate(const ViewSource& live, double duration) {
   Simulator simulator(live.model, live.context, live.substeps, 1);
   const int N = std::max(0, static_cast<int>(std::ceil(duration / simulator.knot_time() - 1e-9)));
@@ -143,6 +170,7 @@ Player::Player(const ViewSource& source)
 }
 
 VectorXd Player::Control(int knot) const {
+  if (source_.fed && knots_ > 1) return motion_.U.col(std::min(knot, knots_ - 2));
   if (source_.live) return source_.u_live;
   if (knot < motion_.U.cols()) return motion_.U.col(knot);
   return VectorXd::Zero(source_.model->nu);
@@ -151,7 +179,7 @@ VectorXd Player::Control(int knot) const {
 void Player::SetKnot(int knot) { Show(std::clamp(knot, 0, last_knot()), 0); }
 
 void Player::SetTime(double time) {
-  while (source_.live && failure_.empty() && time > end() && Extend()) {
+  while (source_.live && !source_.fed && failure_.empty() && time > end() && Extend()) {
   }
 
   // the knot at or before, then whole engine steps; a hair of rounding is not a step
@@ -190,8 +218,7 @@ void Player::Show(int knot, int steps) {
   time_ = Time(knot) + steps * model->opt.timestep;
 }
 
-bool Player::Extend() {
-  const mjModel* model = source_.model;
+void Player::MakeRoom() {
   if (knots_ >= Capacity(source_)) ForgetOldest();
 
   // room for as many knots again
@@ -200,7 +227,22 @@ bool Player::Extend() {
     motion_.X.conservativeResize(Eigen::NoChange, columns);
     motion_.context.conservativeResize(Eigen::NoChange, columns);
     motion_.time.conservativeResize(columns);
+    if (source_.fed) motion_.U.conservativeResize(source_.model->nu, columns);
   }
+}
+
+void Player::Append(const mjData* robot) {
+  MakeRoom();
+  motion_.U.col(last_knot()) = Eigen::Map<const VectorXd>(robot->ctrl, source_.model->nu);
+  motion_.X.col(knots_) = GetState(source_.model, robot);
+  motion_.context.col(knots_) = GetMovingContext(source_.model, robot);
+  motion_.time[knots_] = robot->time;
+  ++knots_;
+}
+
+bool Player::Extend() {
+  const mjModel* model = source_.model;
+  MakeRoom();
 
   // one interval from the last knot
   LoadKnot(last_knot());
@@ -225,6 +267,7 @@ void Player::ForgetOldest() {
   motion_.X.leftCols(keep) = motion_.X.middleCols(drop, keep).eval();
   motion_.context.leftCols(keep) = motion_.context.middleCols(drop, keep).eval();
   motion_.time.head(keep) = motion_.time.segment(drop, keep).eval();
+  if (source_.fed) motion_.U.leftCols(keep) = motion_.U.middleCols(drop, keep).eval();
   knots_ = keep;
   knot_ = -1;
 }

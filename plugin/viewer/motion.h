@@ -21,6 +21,7 @@ struct ViewSource {
   MatrixXd xfrc{};                           ///< 6 nbody × N: pushes on bodies; empty when there are none
   bool live = false;                         ///< simulate on from the last knot under u_live
   VectorXd u_live;                           ///< nu
+  bool fed = false;                          ///< of a live source: states come from outside, by Player::Append
   VectorXd x_goal;                           ///< nx; empty when there is none: shown as a ghost
   std::vector<Eigen::Vector3d> goal_places;  ///< shown as dots
   std::vector<int> goal_bodies{};            ///< that shall be at these places, or whose parts; -1: not known
@@ -36,6 +37,11 @@ ViewSource FromTask(const Task& task, const std::string& title);
 
 /// A bare model from a keyframe (name or number; "": qpos0), simulated live under the keyframe's controls.
 ViewSource FromModel(const mjModel* model, const std::string& key, const std::string& title);
+
+/// A robot that is moved elsewhere, from the task's start on. @param model  the robot's.  @param goals  what is open of
+/// them is where their parts begin.
+ViewSource FromRobot(const mjModel* model, const Task& task, const std::vector<GoalPlace>& goals,
+                     const std::string& title);
 
 /// A live source simulated for `duration` seconds (or until it diverges), as a recorded one.
 ViewSource Simulate(const ViewSource& live, double duration);
@@ -61,6 +67,9 @@ class Player {
   void SetKnot(int knot);     ///< clamped to the motion
   void SetTime(double time);  ///< clamped to the motion; a live one is simulated on as far as needed
 
+  /// The next knot of a source that is fed: what a robot that moves elsewhere does now.
+  void Append(const mjData* robot);
+
   /// A sentence once a live simulation could not go on; "" before.
   const std::string& failure() const { return failure_; }
 
@@ -68,6 +77,7 @@ class Player {
   void Show(int knot, int steps);
   void LoadKnot(int knot);
   bool Extend();
+  void MakeRoom();
   void ForgetOldest();
 
   const ViewSource& source_;

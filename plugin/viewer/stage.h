@@ -22,6 +22,10 @@ class Stage {
   bool has_ghost() const { return ghost_ != nullptr || !places_.empty(); }
   mjvScene* scene() { return &scene_; }
 
+  /// Of the goals that are shown as dots.
+  const std::vector<Eigen::Vector3d>& places() const { return places_; }
+  void MovePlace(int i, const Eigen::Vector3d& place) { places_[static_cast<std::size_t>(i)] = place; }
+
   /// @param data  at the moment to draw, after mj_forward. Not changed but for its visualization arrays.
   void Update(mjData* data, const mjvCamera& camera);
 

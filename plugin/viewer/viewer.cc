@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "viewer/overlay.h"
 #include "viewer/render_context.h"
 #include "viewer/stage.h"
@@ -22,6 +23,8 @@ constexpr double kIdle = 0.25;           // [s] between looks at `interrupted` w
 constexpr double kPlayWait = 1.0 / 250;  // [s] at most, between pictures of a motion
 constexpr double kLook = 5e-3;           // [s] of each frame for switches that are not found yet
 
+constexpr double kReach = 20;  // [pixels] from a goal's dot, as of the mouse that takes hold of it
+
 const double kSpeeds[] = {1.0 / 32, 1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1, 2, 4, 8, 16};
 
 const std::vector<InfoLine> kHelp = {
@@ -31,7 +34,7 @@ const std::vector<InfoLine> kHelp = {
     {",  .", "switch before, next switch: contact, limit"},
     {"-  =", "slower, faster"},
     {"bar at the bottom", "click or drag: any moment"},
-    {"left drag", "turn the camera"},
+    {"left drag", "turn the camera; of a green dot, move the goal (mpc --view)"},
     {"right drag", "move it (Shift: horizontally)"},
     {"wheel, middle drag", "zoom"},
     {"Tab  [  ]", "next camera of the model, free camera"},
@@ -82,7 +85,7 @@ WindowPtr OpenWindow(const ViewSource& source, const ViewerOptions& options) {
   }
   if (!window) Glfw::Fail("no window with OpenGL");
   glfwMakeContextCurrent(window.get());
-  glfwSwapInterval(1);
+  glfwSwapInterval(source.fed ? 0 : 1);
   return window;
 }
 
@@ -133,7 +136,7 @@ struct Viewer::Impl {
 
   void Advance(double elapsed) {
     if (!state.playing || scrubbing) return;
-    clock += elapsed * state.speed;
+    clock = source.fed ? player.end() : clock + elapsed * state.speed;
 
     // a recorded motion begins again, a simulation that cannot go on stops
     if (!source.live && clock > player.end()) {
@@ -260,14 +263,78 @@ struct Viewer::Impl {
     if (button == GLFW_MOUSE_BUTTON_LEFT && pressed && line.Contains(x, y)) {
       scrubbing = true;
       GoToFraction(line.Fraction(x));
+    } else if (button == GLFW_MOUSE_BUTTON_LEFT && pressed) {
+      state.dragged = GoalAt({mouse_x, mouse_y});
     }
-    if (button == GLFW_MOUSE_BUTTON_LEFT && !pressed) scrubbing = false;
+    if (button == GLFW_MOUSE_BUTTON_LEFT && !pressed) {
+      scrubbing = false;
+      state.dragged = -1;
+    }
+  }
+
+  // ---- goals
+  // -----------------------------------------------------------------------------------------------------------
+
+  // what the scene of the last picture is seen by
+  struct Eye {
+    Eigen::Vector3d pos, forward, up, right;
+    double height;                  // of what is seen at a distance of one
+    Eigen::Vector2d middle, scale;  // of the scene in the window, and pixels a unit of height
+  };
+  Eye LastEye() {
+    const mjvGLCamera &l = stage.scene()->camera[0], &r = stage.scene()->camera[1];
+    Eye eye;
+    for (int i = 0; i < 3; i++) {
+      eye.pos[i] = 0.5 * (l.pos[i] + r.pos[i]);
+      eye.forward[i] = l.forward[i];
+      eye.up[i] = l.up[i];
+    }
+    eye.right = eye.forward.cross(eye.up);
+    eye.height = (l.frustum_top - l.frustum_bottom) / l.frustum_near;
+    int width, height;
+    glfwGetWindowSize(window.get(), &width, &height);
+    const double share = static_cast<double>(SceneViewport().width) / std::max(Viewport().width, 1);
+    eye.middle = {0.5 * share * width, 0.5 * height};
+    eye.scale = Eigen::Vector2d(1, -1) * height / eye.height;
+    return eye;
+  }
+
+  Eigen::Vector2d InWindow(const Eigen::Vector3d& place) {
+    const Eye eye = LastEye();
+    const Eigen::Vector3d seen = place - eye.pos;
+    const double depth = seen.dot(eye.forward);
+    if (!(depth > 0)) return {kNan, kNan};
+    return eye.middle + eye.scale.cwiseProduct(Eigen::Vector2d(seen.dot(eye.right), seen.dot(eye.up))) / depth;
+  }
+
+  // the goal whose dot is there, or −1
+  int GoalAt(const Eigen::Vector2d& mouse) {
+    if (!options.moved || !state.ghost) return -1;
+    int nearest = -1;
+    double distance = kReach;
+    for (int i = 0; i < static_cast<int>(stage.places().size()); i++) {
+      const double d = (InWindow(stage.places()[static_cast<std::size_t>(i)]) - mouse).norm();
+      if (d < distance) nearest = i, distance = d;
+    }
+    return nearest;
+  }
+
+  // in the plane that faces the camera
+  void DragGoal(const Eigen::Vector2d& pixels) {
+    const Eye eye = LastEye();
+    const Eigen::Vector3d from = stage.places()[static_cast<std::size_t>(state.dragged)];
+    const Eigen::Vector2d by = pixels.cwiseQuotient(eye.scale) * (from - eye.pos).dot(eye.forward);
+    const Eigen::Vector3d to = from + by[0] * eye.right + by[1] * eye.up;
+    stage.MovePlace(state.dragged, to);
+    options.moved(state.dragged, to);
+    changed = true;
   }
 
   void OnMove(double x, double y) {
     int width, height;
     glfwGetWindowSize(window.get(), &width, &height);
-    const double dx = (x - mouse_x) / std::max(height, 1), dy = (y - mouse_y) / std::max(height, 1);
+    const Eigen::Vector2d pixels(x - mouse_x, y - mouse_y);
+    const double dx = pixels[0] / std::max(height, 1), dy = pixels[1] / std::max(height, 1);
     mouse_x = x;
     mouse_y = y;
     if (scrubbing) {
@@ -275,6 +342,7 @@ struct Viewer::Impl {
       GoToFraction(TimeLine(SceneViewport(), render.get()).Fraction(x));
       return;
     }
+    if (state.dragged >= 0) return DragGoal(pixels);
     auto pressed = [this](int button) { return glfwGetMouseButton(window.get(), button) == GLFW_PRESS; };
     const bool shift = glfwGetKey(window.get(), GLFW_KEY_LEFT_SHIFT) == GLFW_PRESS ||
                        glfwGetKey(window.get(), GLFW_KEY_RIGHT_SHIFT) == GLFW_PRESS;
@@ -366,7 +434,7 @@ struct Viewer::Impl {
     if (const ModeSwitch* last = switches.Last(player.knot()))
       lines.push_back({"last switch", SwitchText(*last, player.Time(last->knot))});
     if (state.camera >= 0) lines.push_back({"camera", ElementName(source.model, mjOBJ_CAMERA, state.camera)});
-    if (state.ghost) lines.push_back({"green", "the goal"});
+    if (state.ghost) lines.push_back({"green", options.moved ? "the goal: drag it" : "the goal"});
     if (!state.help) lines.push_back({"F1", "help"});
     return lines;
   }
@@ -403,8 +471,12 @@ const ViewerState& Viewer::state() const { return impl_->state; }
 bool Viewer::Frame() {
   Impl& impl = *impl_;
   EngineGuard guard;
-  // at rest nothing is drawn until something happens
-  glfwWaitEventsTimeout(impl.changed || impl.state.playing ? kPlayWait : kIdle);
+  if (impl.source.fed) {
+    glfwPollEvents();  // a robot does not wait
+  } else {
+    // at rest nothing is drawn until something happens
+    glfwWaitEventsTimeout(impl.changed || impl.state.playing ? kPlayWait : kIdle);
+  }
   if (impl.options.interrupted && impl.options.interrupted()) return false;
   if (glfwWindowShouldClose(impl.window.get())) return false;
 
@@ -421,6 +493,10 @@ bool Viewer::Frame() {
   }
   return true;
 }
+
+void Viewer::Feed(const mjData* robot) { impl_->player.Append(robot); }
+
+Eigen::Vector2d Viewer::InWindow(const Eigen::Vector3d& place) const { return impl_->InWindow(place); }
 
 void Viewer::Run() {
   while (Frame()) {

@@ -13,8 +13,9 @@ namespace costate::viewer {
 struct ViewerOptions {
   int width = 1280, height = 720;
   CameraOptions camera;
-  bool play = false;                  ///< start playing at once
-  std::function<bool()> interrupted;  ///< asked between pictures; true closes the window
+  bool play = false;                                         ///< start playing at once
+  std::function<bool()> interrupted;                         ///< asked between pictures; true closes the window
+  std::function<void(int, const Eigen::Vector3d&)> moved{};  ///< a goal's dot is dragged there; without it none can be
 };
 
 /// What the window shows at this moment.
@@ -25,7 +26,8 @@ struct ViewerState {
   double speed = 1;  ///< seconds of motion a second
   bool help = false, info = true, plots = false;
   bool ghost = false, contact_points = false, contact_forces = false;
-  int camera = -1;  ///< of the model; -1: free
+  int dragged = -1;  ///< goal that the mouse has hold of
+  int camera = -1;   ///< of the model; -1: free
 };
 
 /// A glfw window with the engine's own renderer. One at a time, on the main thread.
@@ -39,6 +41,12 @@ class Viewer {
 
   /// One round: events, time, picture. False once the window is closed or the caller has interrupted.
   bool Frame();
+
+  /// The next state of a source that is fed; shown by Frame where the window plays.
+  void Feed(const mjData* robot);
+
+  /// Where a place of the world is in the window, in glfw's coordinates; not finite behind the camera.
+  Eigen::Vector2d InWindow(const Eigen::Vector3d& place) const;
 
   /// Rounds until the end.
   void Run();

@@ -14,6 +14,7 @@
 
 #include "optimizer/constrained_lq.h"
 #include "optimizer/finger_and_puck.h"
+#include "optimizer/goal_slots.h"
 #include "optimizer/mpc_control.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
@@ -44,6 +45,23 @@ Task MassTask(const std::string& elements) {
   folder.Write("mass.xml", kMass);
   return LoadTask(
       folder.Write("mass.task.xml", "<task model='mass.xml' horizon='0.2'><start key='here'/>" + elements + "</task>"));
+}
+
+// a mass in the plane with a motor for each way; a stand fixed in the world
+constexpr char kPlane[] = R"(
+<mujoco model="plane"><option timestep="0.01" gravity="0 0 0"/>
+  <worldbody>
+    <body name="mass"><joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>
+      <geom size="0.1" mass="1"/><site name="mass"/></body>
+    <body name="stand" pos="1 0 0.5"><site name="stand" pos="0 0.25 -0.5"/></body>
+  </worldbody>
+  <actuator><motor joint="x" ctrlrange="-100 100"/><motor joint="y" ctrlrange="-100 100"/></actuator></mujoco>)";
+
+Task PlaneTask(const std::string& elements) {
+  const support::TemporaryFolder folder;
+  folder.Write("plane.xml", kPlane);
+  return LoadTask(folder.Write("plane.task.xml", "<task model='plane.xml' horizon='0.5'><mpc rate='20'/>" + elements +
+                                                     "<cost qvel='all' weight='0.1' terminal='1'/></task>"));
 }
 
 // another cost that can take its time over each motion, and is not a number at some times of the task
@@ -804,6 +822,73 @@ TEST_F(Mpc, ATaskWithoutAModelIsAnError) {
   EXPECT_ERROR(MakePolicy(none), ErrorCode::kInvalidArgument, "the model is NULL");
   EXPECT_ERROR(MissedGoals(none, {}), ErrorCode::kInvalidArgument, "the model is NULL");
   EXPECT_ERROR(LoadPolicy(nullptr, "policy.json"), ErrorCode::kInvalidArgument, "the model is NULL");
+}
+
+// ---- goals that move ------------------------------------------------------------------------------------------------
+
+// a goal is a number, or where something stands: both move, in the middle of a run, and what is open stays open
+TEST_F(Mpc, FollowsGoalsThatMove) {
+  for (const char* target : {"1 0.25 0", "site:stand"}) {
+    const Task task = PlaneTask(std::string("<cost site='mass' quantity='pos' index='0 1' target='") +
+                                (target[0] == 's' ? target : "1 0.25") + "' weight='1' terminal='100'/>");
+    MpcGoals goals(task);
+    ASSERT_EQ(goals.size(), 1) << target;
+    EXPECT_NEAR(goals.Place(0)[0], 1, 1e-12);
+    EXPECT_NEAR(goals.Place(0)[1], 0.25, 1e-12);
+    EXPECT_TRUE(std::isnan(goals.Place(0)[2]));
+    MpcSimulation simulation{.duration = 4};
+    simulation.goals = &goals;
+    Eigen::Vector2d halfway(0, 0), end(0, 0);
+    int watched = 0;
+    simulation.watch = [&](const mjData* robot) {
+      end = {robot->qpos[0], robot->qpos[1]};
+      if (++watched == 200) {
+        halfway = end;
+        goals.Move(0, {-0.5, 0.75, 3});
+      }
+    };
+    EXPECT_FALSE(goals.moved());
+    const MpcResult result = RunMpc(task, simulation);
+    EXPECT_TRUE(goals.moved());
+    EXPECT_EQ(watched, result.trajectory.N());
+    EXPECT_LT((halfway - Eigen::Vector2d(1, 0.25)).norm(), 0.02) << target;
+    EXPECT_LT((end - Eigen::Vector2d(-0.5, 0.75)).norm(), 0.02) << target;
+    EXPECT_TRUE(std::isnan(goals.Place(0)[2]));
+
+    // without a hand on them nothing changes
+    MpcGoals still(task);
+    MpcSimulation plain{.duration = 1};
+    const MpcResult without = RunMpc(task, plain);
+    plain.goals = &still;
+    EXPECT_TRUE(MatricesNear(RunMpc(task, plain).trajectory.X, without.trajectory.X, 1e-9)) << target;
+  }
+}
+
+TEST_F(Mpc, RefusesGoalsThatThereAreNot) {
+  const Task none = PlaneTask("<cost qpos='all' target='1 1' terminal='100'/>");
+  EXPECT_EQ(MpcGoals(none).size(), 0);
+  const Task task = PlaneTask("<cost site='mass' quantity='pos' index='0 1' target='1 0.25' terminal='100'/>");
+  MpcGoals goals(task);
+  EXPECT_ERROR(goals.Move(1, {0, 0, 0}), ErrorCode::kInvalidArgument, "MPC: goal 1 of a task that has 1");
+  EXPECT_ERROR(goals.Move(0, {std::nan(""), 0, 0}), ErrorCode::kInvalidArgument, "expected finite numbers");
+  EXPECT_ERROR(goals.Move(0, {0, INFINITY, 0}), ErrorCode::kInvalidArgument, "expected finite numbers");
+  EXPECT_EQ(goals.Place(0)[0], 1);
+  EXPECT_FALSE(goals.moved());
+}
+
+// running and terminal terms of one place are one goal; a part that moves is no place
+TEST_F(Mpc, TermsOfOnePlaceAreOneGoal) {
+  const Task task = PlaneTask(
+      "<cost site='mass' quantity='pos' index='0 1' target='1 0.25' terminal='100'/>"
+      "<cost name='on the way' site='mass' quantity='pos' index='0' target='1' weight='1'/>"
+      "<cost name='another' site='mass' quantity='pos' index='1' target='0.5' weight='1'/>");
+  const std::unique_ptr<ResidualCost> cost = MovableCost(task);
+  const std::vector<SlottedGoal> found = FindGoals(task.model.get(), *cost);
+  ASSERT_EQ(found.size(), 1u);
+  ASSERT_EQ(found[0].slots.size(), 3u);
+  EXPECT_EQ(found[0].slots[2].term, 1);
+  cost->MoveTarget(1, found[0].slots[2].slot, 4);
+  EXPECT_EQ(cost->terms()[1].target.values(0, 0), 4);
 }
 
 }  // namespace

@@ -160,5 +160,19 @@ TEST_F(ViewCommandWindow, CtrlCClosesIt) {
   EXPECT_EQ(result.exit_code, 130) << result.out << result.err;
 }
 
+// whoever closes the window of a robot that moves has seen enough: the motion up to then is saved
+TEST_F(ViewCommandWindow, ARobotUnderPlansIsWatched) {
+  const support::TemporaryFolder folder;
+  const std::string model = folder.Write("pendulum.xml", kPendulum), run = folder.File("run");
+  support::Process mpc({COSTATE_PROGRAM, "mpc", model, "--goal", "side", "--view", "--out", run, "--no-plots"}, options_);
+  Xdotool({"search", "--sync", "--onlyvisible", "--name", "costate", "windowfocus", "--sync"});
+  Xdotool({"sleep", "2", "search", "--name", "costate", "key", "Escape"});
+  const support::ProcessResult result = mpc.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "in real time"));
+  EXPECT_TRUE(Has(result.out, "saved in"));
+  EXPECT_EQ(Costate({"replay", run}).exit_code, 0);
+}
+
 }  // namespace
 }  // namespace costate
