@@ -154,7 +154,10 @@ void CheckConverged(Task* task, Level level, int entries) {
   using Verdict = LossCheckEntry::Verdict;
   if (g.status.ok()) {
     const std::vector<LossCheckEntry> check = CheckLossGradient(*task, parameters.get(), g, entries);
-    if (std::none_of(check.begin(), check.end(), [](const auto& e) { return e.verdict == Verdict::kWrong; })) {
+    const auto count = [&](Verdict verdict) {
+      return std::count_if(check.begin(), check.end(), [&](const auto& e) { return e.verdict == verdict; });
+    };
+    if (count(Verdict::kWrong) == 0 && count(Verdict::kAgrees) > 0) {
       fmt::print(
           "  converged   with <option solver=\"Newton\" iterations=\"{}\" tolerance=\"{:g}\"> all agree: the model's "
           "own constraint solver leaves its steps before, and derivatives are those of converged ones\n",
@@ -401,7 +404,8 @@ int RunGradient(const GradientArguments& given) {
   CheckSmooth(arguments, task);
   CheckAverageAlone(arguments, task);
   const SmoothContact smoothing = ReadSmooth(task.model.get(), arguments.smooth);
-  if (!arguments.csv.empty()) CheckWritable(arguments.csv, arguments.force);
+  if (!arguments.csv.empty())
+    CheckOutputFile(arguments.csv, arguments.force, {arguments.file, task.file, task.model_file, arguments.fit.motion});
   const bool descends = !arguments.descend.empty();
   DescendArguments descend;
   if (descends) descend = ReadDescend(arguments, task);

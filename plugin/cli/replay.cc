@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/run_output.h"
 #include "engine/playback.h"
 
 namespace costate::cli {
@@ -28,6 +29,7 @@ struct ReplayOptions {
 };
 
 int Export(const ReplayOptions& options) {
+  CheckOutputFile(options.file, options.playback.force, {});
   const PlaybackResult result = WritePlayback(options.folder, options.file, options.playback);
   fmt::print("{}: plays {} in any host that has loaded libcostate.so, feedback {}\n", options.file, options.folder,
              result.feedback ? "on" : "off");

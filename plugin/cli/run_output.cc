@@ -7,6 +7,8 @@
 #include <system_error>
 
 #include "cli/commands.h"
+#include "core/new_file.h"
+#include "core/read_file.h"
 #include "rollout/run_folder.h"
 
 namespace costate::cli {
@@ -42,6 +44,22 @@ void CheckRunFolder(const std::string& folder, bool force) {
   }
   fs::create_directories(fs::absolute(fs::path(folder)).parent_path(), ignored);
   NewFolder(folder, force);  // made and removed: says all that saving would
+}
+
+void CheckOutputFile(const std::string& path, bool force, const std::vector<std::string>& inputs) {
+  namespace fs = std::filesystem;
+  CheckWritable(path, force);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  for (const std::string& input : inputs) {
+    if (fs::equivalent(path, input, ignored))
+      throw Error(ErrorCode::kFile, fmt::format("'{}' is what is read here: it will not be replaced", path));
+  }
+  const std::string folder = fs::absolute(path).parent_path().string(), name = fs::path(path).filename().string();
+  const std::string record = (fs::path(folder) / kRecordFile).string();  // names the run's files
+  if (!fs::exists(record, ignored)) return;
+  if (name == kRecordFile || ReadFile(record, "record '" + record + "'").find('"' + name + '"') != std::string::npos)
+    throw Error(ErrorCode::kFile, fmt::format("'{}' is a file of run '{}': it will not be replaced", path, folder));
 }
 
 void SaveRun(const std::string& folder, Record* record, bool force, bool plots) {

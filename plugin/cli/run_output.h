@@ -6,6 +6,7 @@
 #include <costate/task.h>
 
 #include <string>
+#include <vector>
 
 namespace costate::cli {
 
@@ -15,6 +16,10 @@ std::string FreeFolder(const Task& task);
 /// Nothing is worse than an hour of work that cannot be saved: tries the folder before.
 /// The folders above it are made. @throws Error{kFile}.
 void CheckRunFolder(const std::string& folder, bool force);
+
+/// Before work is done for a file: as CheckWritable, and refuses, --force or not, to replace what the command reads or a
+/// file of a run. @throws Error{kFile}.
+void CheckOutputFile(const std::string& path, bool force, const std::vector<std::string>& inputs);
 
 /// Writes the run and says on standard error what that warns of, as of pictures that are missing.
 void SaveRun(const std::string& folder, Record* record, bool force, bool plots);

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/model_facts.h"
 #include "cli/robot_options.h"
+#include "cli/run_output.h"
 #include "core/new_file.h"
 #include "optimizer/task_write.h"
 
@@ -34,7 +35,7 @@ int RunImport(const TaskArguments& arguments) {
   if (arguments.output.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "--import needs --output FILE: where the task file is written");
   }
-  CheckWritable(arguments.output, arguments.force);
+  CheckOutputFile(arguments.output, arguments.force, {arguments.file, arguments.residuals});
   const MjpcImport import = ImportMjpcTask(arguments.file, arguments.residuals,
                                            std::filesystem::path(arguments.output).parent_path().string());
   if (!import.missing.empty()) {
@@ -102,7 +103,7 @@ int RunRobot(const TaskArguments& arguments) {
     fmt::print("{}", written);
     return kExitOk;
   }
-  CheckWritable(arguments.output, arguments.force);
+  CheckOutputFile(arguments.output, arguments.force, {arguments.file, fit.motion});
   const std::string folder = std::filesystem::path(arguments.output).parent_path().string();
   WriteNewFile(arguments.output, text(folder.empty() ? "." : folder), arguments.force);
   if (!fits) WarnOfDeepStart(LoadTask(arguments.output));

@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/mpc_window.h"
+#include "cli/run_output.h"
 #include "core/new_file.h"
 #ifdef COSTATE_HAVE_VIEWER
 #include "viewer/offscreen.h"
@@ -166,7 +167,7 @@ int View(const ViewArguments& arguments) {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("{}: pictures are PNG files, the name ends in '{}'", file, extension));
     }
-    CheckWritable(file, arguments.force);
+    CheckOutputFile(file, arguments.force, {arguments.file});
   }
   Shown shown = Load(arguments);
   viewer::ViewSource& source = shown.source;

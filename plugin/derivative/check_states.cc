@@ -18,11 +18,12 @@
 namespace costate {
 namespace {
 
-constexpr double kRandomPosition = 0.05;  // [m or rad] away from the given state, for the free motion
-constexpr double kRandomVelocity = 0.5;   // [m/s or rad/s] of the free motion
-constexpr double kSettleLimit = 5;        // [s] to wait for a contact …
-constexpr int kSettleSteps = 5000;        // … and engine steps
-constexpr double kSettleAfter = 0.1;      // [s] on after the first contact, past the impact
+constexpr double kRandomPosition = 0.05;         // [m or rad] away from the given state, for the free motion
+constexpr double kMostControl = 0.1 * mjMAXVAL;  // what is larger the engine would not take
+constexpr double kRandomVelocity = 0.5;          // [m/s or rad/s] of the free motion
+constexpr double kSettleLimit = 5;               // [s] to wait for a contact …
+constexpr int kSettleSteps = 5000;               // … and engine steps
+constexpr double kSettleAfter = 0.1;             // [s] on after the first contact, past the impact
 
 // numbers of a text file, separated by white space or commas; # starts a comment
 std::vector<double> ReadNumbers(const std::string& path) {
@@ -107,7 +108,8 @@ void Randomize(const mjModel* model, mjData* data) {
   for (int i = 0; i < model->nv; ++i) data->qvel[i] = uniform(-kRandomVelocity, kRandomVelocity);
   for (int i = 0; i < model->nu; ++i) {
     const mjtNum* range = ControlRange(model, i);
-    data->ctrl[i] = range != nullptr ? uniform(range[0], range[1]) : uniform(-1, 1);
+    data->ctrl[i] = range != nullptr ? uniform(std::max(range[0], -kMostControl), std::min(range[1], kMostControl))
+                                     : uniform(-1, 1);
   }
 }
 
@@ -124,8 +126,13 @@ bool Settle(const mjModel* model, mjData* data, double* seconds) {
   int first = -1;
   for (int i = 0; i < limit && (first < 0 || i <= first + 2 * after); ++i) {
     mj_getState(&local, data, before.data(), mjSTATE_INTEGRATION);
-    mj_step(&local, data);
-    if (StatusOfWarnings(data) == StepStatus::kBadState) {
+    bool stepped = true;
+    try {
+      mj_step(&local, data);
+    } catch (const Error&) {  // what has blown up has no frames of contact, and the like
+      stepped = false;
+    }
+    if (!stepped || StatusOfWarnings(data) == StepStatus::kBadState) {
       last = touching;
       break;
     }

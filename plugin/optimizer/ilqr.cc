@@ -37,6 +37,7 @@ constexpr double kLinearQuadratic = 0.9;
 // than a few times the tolerance either; after more of them, whatever it promises, the motion stands at a kink
 constexpr int kFlatIterations = 3, kStalledIterations = 8;
 constexpr double kFlatPromise = 10;
+constexpr double kNothing = 1e-4;  // of the cost: what small slopes may promise at convergence
 
 // a saddle is looked for where decreases are no more than that, whatever the tolerance, and again once the cost has
 // fallen by so much
@@ -86,6 +87,7 @@ class IlqrSolver::Impl {
   bool Backward(double mu, IterationRecord* record);
   bool BackwardBoth(IterationRecord* record);
   bool GrowUntilSolved(IterationRecord* record);
+  bool PromisesMuch(IterationRecord* record);
   bool IsStationary(IterationRecord* record);
   bool PromisesNothing(IterationRecord* record);
   bool IsThorough() const;
@@ -326,6 +328,13 @@ bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
   return true;
 }
 
+// does the model, without regularization? Slopes by controls of large ranges are small even where there is far to go
+bool IlqrSolver::Impl::PromisesMuch(IterationRecord* record) {
+  const bool much = Backward(0, record) && -Expected(riccati_).At(1) > kNothing * std::abs(result_.cost);
+  Backward(regularization_.value(), record);
+  return much;
+}
+
 // true: it is, and this is the end or the iteration was the way out of a saddle
 bool IlqrSolver::Impl::IsStationary(IterationRecord* record) {
   const double limit = options_.gradient_tolerance * (unit_ + std::abs(result_.cost));
@@ -338,7 +347,7 @@ bool IlqrSolver::Impl::IsStationary(IterationRecord* record) {
                     result_.iterations.size(), result_.cost, promise));
     return true;
   }
-  if (riccati_.gradient_norm > limit) return false;
+  if (riccati_.gradient_norm > limit || PromisesMuch(record)) return false;
   if (LeaveSaddle(record)) return true;
   End(SolveStatus::kConverged,
       fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",

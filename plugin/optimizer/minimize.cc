@@ -323,6 +323,10 @@ bool Minimizer::StopIdle() {
 bool Minimizer::Iterate(int k, const MinimizeCallback& callback) {
   const VectorXd p = Projected(w_, g_);
   const double norm = p.lpNorm<Eigen::Infinity>();
+  if (norm <= options_.gradient_tolerance * first_norm_ && value_ > result_.value) {
+    return Stop(SolveStatus::kStalled,
+                fmt::format("the last step led to {:.6g}, where no direction leads on: the rate is too large", value_));
+  }
   if (norm <= options_.gradient_tolerance * first_norm_) {
     return Stop(SolveStatus::kConverged, fmt::format("the largest gradient is {:.2g}, {:.1g} of the first one", norm,
                                                      first_norm_ > 0 ? norm / first_norm_ : 0));

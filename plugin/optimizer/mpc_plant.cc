@@ -20,6 +20,28 @@ const mjModel* PlantModel(const Task& task, const MpcSimulation& simulation) {
 
 double ControlTime(const Task& task) { return task.substeps * task.model->opt.timestep; }
 
+// the planned robot and the one that is simulated, which is refused for what plans could not move
+struct Robots {
+  const mjModel *planned, *plant;
+
+  [[noreturn]] void Refuse(const std::string& its, const std::string& its_plan) const {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("MPC: the simulated robot '{}' has {}, the planned one '{}' has {}", ModelName(plant), its,
+                            ModelName(planned), its_plan));
+  }
+  void CheckNames(const char* kind, std::vector<std::string> (*names)(const mjModel*)) const {
+    const std::vector<std::string> ours = names(planned), its = names(plant);
+    if (its.size() != ours.size()) Refuse(fmt::format("{} {}", its.size(), kind), fmt::format("{}", ours.size()));
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      if (its[i] != ours[i]) Refuse(fmt::format("{} in place {} of its {}", its[i], i, kind), ours[i]);
+    }
+  }
+  void CheckSizes() const {
+    CheckNames("states", StateNames);
+    CheckNames("controls", ControlNames);
+  }
+};
+
 }  // namespace
 
 ModelPtr LoadPlant(const Task& task, const std::string& model_file) {
@@ -28,35 +50,25 @@ ModelPtr LoadPlant(const Task& task, const std::string& model_file) {
                 "the task has no text: what its sensors are for another robot is not known");
   const XmlFile file(TextAnywhere(task), task.file.empty() ? task.model_file : task.file);
   const std::string path = std::filesystem::absolute(model_file).string();
+  const ModelPtr model = LoadModel(path);
+  Robots{task.model.get(), model.get()}.CheckSizes();  // else what the task says of its own would be refused
   return ParseWrittenTask(file.Edited({{file.Root("task"), "model", path}}), model_file).model;
 }
 
 void CheckPlant(const Task& task, const MpcSimulation& simulation) {
   const mjModel *model = task.model.get(), *plant = simulation.plant;
   if (!plant) return;
-  const auto refuse = [&](const std::string& its, const std::string& planned) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("MPC: the simulated robot '{}' has {}, the planned one '{}' has {}", ModelName(plant), its,
-                            ModelName(model), planned));
-  };
-  const auto same_names = [&](const char* kind, std::vector<std::string> (*names)(const mjModel*)) {
-    const std::vector<std::string> planned = names(model), its = names(plant);
-    if (its.size() != planned.size()) refuse(fmt::format("{} {}", its.size(), kind), fmt::format("{}", planned.size()));
-    for (std::size_t i = 0; i < planned.size(); ++i) {
-      if (its[i] != planned[i]) refuse(fmt::format("{} in place {} of its {}", its[i], i, kind), planned[i]);
-    }
-  };
-  same_names("states", StateNames);
-  same_names("controls", ControlNames);
-  same_names("sensors", SensorNames);
+  const Robots robots{model, plant};
+  robots.CheckSizes();
+  robots.CheckNames("sensors", SensorNames);
   const int planned = MovingContextSize(model), its = MovingContextSize(plant);
   if (its != planned)
-    refuse(fmt::format("{} numbers that a step hands on beside the state (delays, plugins, plasticity)", its),
-           fmt::format("{}", planned));
+    robots.Refuse(fmt::format("{} numbers that a step hands on beside the state (delays, plugins, plasticity)", its),
+                  fmt::format("{}", planned));
   const double steps = ControlTime(task) / plant->opt.timestep;
   if (std::round(steps) < 1 || std::abs(steps - std::round(steps)) > kWhole)
-    refuse(fmt::format("a time step of {:g} s", plant->opt.timestep),
-           fmt::format("a control interval of {:g} s, no multiple of it", ControlTime(task)));
+    robots.Refuse(fmt::format("a time step of {:g} s", plant->opt.timestep),
+                  fmt::format("a control interval of {:g} s, no multiple of it", ControlTime(task)));
 }
 
 MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)

@@ -73,6 +73,43 @@ TEST_F(CliReplay, ExportsOverAFileOnlyWhenForced) {
   EXPECT_TRUE(Has(ReadFile(mine), "costate.policy"));
 }
 
+// … and not over one of the run's own, nor a table over the task that is read.
+TEST_F(CliReplay, NothingThatIsReadIsWrittenOver) {
+  const std::string record = ReadFile(fs::path(run_) / "record.json");
+  EXPECT_TRUE(RefusedWith(Costate({"replay", run_, "--export", run_ + "/record.json", "--force"}), "is a file of run"));
+  EXPECT_TRUE(
+      RefusedWith(Costate({"replay", run_, "--export", run_ + "/trajectory.csv", "--force"}), "is a file of run"));
+  EXPECT_EQ(ReadFile(fs::path(run_) / "record.json"), record);
+  EXPECT_EQ(Costate({"replay", run_}).exit_code, 0);
+  EXPECT_EQ(Costate({"replay", run_, "--export", run_ + "/play.xml"}).exit_code, 0);
+  EXPECT_EQ(Costate({"replay", run_, "--export", run_ + "/play.xml", "--force"}).exit_code, 0);
+
+  const std::string robot = folder_.File("p.xml"), before = ReadFile(robot);
+  EXPECT_TRUE(RefusedWith(Costate({"task", robot, "--goal", "side", "-o", robot, "--force"}), "is what is read here"));
+  const std::string text = "<task model='p.xml' horizon='0.1'><cost qpos='all' target='0.1' weight='1'/></task>";
+  const std::string task = folder_.Write("t.xml", text);
+  for (const std::string& input : {task, robot})
+    EXPECT_TRUE(RefusedWith(Costate({"gradient", task, "--csv", input, "--force"}), "is what is read here"));
+  EXPECT_EQ(ReadFile(robot), before);
+  EXPECT_EQ(ReadFile(task), text);
+}
+
+// A ball that falls on to a plate, a mocap body that the keyframe has put there.
+TEST_F(CliReplay, ExportsMocapBodiesWhereTheRunFoundThem) {
+  const std::string model = folder_.Write("plate.xml", R"(<mujoco><worldbody>
+      <body name="plate" mocap="true" pos="2 0 0" quat="1 1 0 0"><geom type="box" size=".5 .5 .05"/></body>
+      <body pos="0 0 .4"><joint name="z" type="slide" axis="0 0 1"/><geom size=".1"/></body></worldbody>
+      <actuator><motor joint="z" ctrlrange="-1 1"/></actuator>
+      <keyframe><key name="under" mpos="0 0 .2" mquat="1 0 0 0"/></keyframe></mujoco>)");
+  const std::string run = folder_.File("plate");
+  ASSERT_EQ(Costate({"rollout", model, "--key", "under", "--time", "0.5", "--out", run, "--no-plots"}).exit_code, 0);
+  const Record record = ReadRecord(run);
+  EXPECT_GT(record.trajectory.X(0, record.trajectory.N()), -0.11) << "it fell past the plate";
+  const ProcessResult result = Costate({"replay", run, "--export", folder_.File("plays.xml")});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_TRUE(Has(result.out, "identical to the run, bit for bit"));
+}
+
 // The time step that the solver found, and an integrator of the task's, are in no source file.
 TEST_F(CliReplay, ExportsTheModelThatATaskMade) {
   const std::string task = folder_.Write(

@@ -140,5 +140,27 @@ TEST_F(CompareTest, StepsToAStateCanBeInterrupted) {
   EXPECT_EQ(asked, 21);
 }
 
+// a soft body too stiff for its integrator, whose contacts have no frames any more once it has blown up: no state in
+// contact, and the others are there
+TEST_F(CompareTest, ASearchForContactThatTheEngineEndsLeavesTheOtherStates) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.02" integrator="RK4"/><worldbody>
+      <geom type="plane" size="2 2 .1"/>
+      <flexcomp name="soft" type="grid" count="3 3 3" spacing=".1 .1 .1" pos="0 0 1" dim="3" radius=".01" mass=".1">
+        <elasticity young="1e6" poisson=".2"/><contact selfcollide="auto"/></flexcomp></worldbody></mujoco>)");
+  std::vector<std::string> notes;
+  EXPECT_GE(MakeCheckStates(model.get(), {}, &notes).size(), 2u);
+}
+
+// the engine refuses controls beyond its own bound
+TEST_F(CompareTest, RandomControlsAreWithinTheEnginesBound) {
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="x"/><geom size=".1"/></body></worldbody>
+      <actuator><motor joint="x" ctrlrange="-1e12 1e12"/></actuator></mujoco>)");
+  std::vector<std::string> notes;
+  for (const CheckState& state : MakeCheckStates(model.get(), {}, &notes)) {
+    EXPECT_LT(std::abs(state.data->ctrl[0]), mjMAXVAL) << state.name;
+  }
+}
+
 }  // namespace
 }  // namespace costate

@@ -322,5 +322,33 @@ TEST_F(IlqrSolverTest, RefusesToGoOnFromWhatIsNoMotionOfTheProblem) {
   EXPECT_ERROR(solver.Resolve(own.trajectory, own.policy.K), ErrorCode::kInvalidArgument, "its own reference");
 }
 
+// The same mass by newtons and by meganewtons: slopes by a newton are small, and there is as far to go.
+TEST_F(IlqrSolverTest, SmallSlopesByLargeControlsAreNoConvergence) {
+  for (const double unit : {1.0, 1e7}) {
+    const ModelPtr model = LoadModelFromString(
+        "<mujoco><option timestep='0.1' gravity='0 0 0'/><worldbody><body><joint name='x' type='slide' axis='1 0 0'/>"
+        "<geom size='1' mass='" +
+        std::to_string(unit) + "'/></body></worldbody><actuator><motor joint='x' ctrlrange='-" +
+        std::to_string(9 * unit) + " " + std::to_string(9 * unit) + "'/></actuator></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    const VectorXd x0 = GetState(model.get(), data.get());
+    MatrixXd terminal = MatrixXd::Zero(2, 2);
+    terminal(0, 0) = 1;
+    const QuadraticCost cost(model.get(), Eigen::Vector2d(10, 0), MatrixXd::Zero(2, 2),
+                             MatrixXd::Constant(1, 1, 1e-4 / (unit * unit)), terminal);
+    const Problem problem{model.get(),
+                          &cost,
+                          x0,
+                          GetContext(model.get(), data.get()),
+                          20,
+                          1,
+                          VectorXd::Constant(1, -9 * unit),
+                          VectorXd::Constant(1, 9 * unit)};
+    const SolveResult result = SolveIlqr(problem, MatrixXd::Zero(1, 20), {});
+    EXPECT_EQ(result.status, SolveStatus::kConverged) << result.message;
+    EXPECT_LT(result.cost, 0.01 * result.initial_cost) << unit << ": " << result.message;
+  }
+}
+
 }  // namespace
 }  // namespace costate

@@ -170,6 +170,20 @@ TEST(Minimize, AMinimumThatLeavesSomeGradientIsConvergence) {
   }
 }
 
+// a step far out to where the function is flat: no minimum, and the best place is another
+TEST(Minimize, AStepOnToAPlateauIsNoConvergence) {
+  const SmoothFunction valley = [](const VectorXd& z, VectorXd* g) {
+    const double e = std::exp(-z[0] * z[0]);
+    if (g) *g = Vector({2 * z[0] * e});
+    return 1 - e;
+  };
+  const MinimizeResult result =
+      Unbounded(valley, Vector({0.5}), {.method = DescentMethod::kGradient, .iterations = 10, .rate = 1e6});
+  EXPECT_EQ(result.status, SolveStatus::kStalled) << result.message;
+  EXPECT_NE(result.message.find("the rate is too large"), std::string::npos) << result.message;
+  EXPECT_EQ(result.z[0], 0.5);
+}
+
 // a fit that begins at the truth: what is left is rounding, which no step reduces
 TEST(Minimize, NothingLeftIsConvergence) {
   const SmoothFunction bowl = Bowl(Vector({1, 9}));

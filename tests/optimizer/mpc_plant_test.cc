@@ -56,6 +56,20 @@ TEST_F(MpcPlantTest, TheSameModelFromAFileIsTheSameRobot) {
   EXPECT_EQ(own.cost_per_step, other.cost_per_step);
 }
 
+// said before what the task says of its own robot is read as of the other one
+TEST_F(MpcPlantTest, ARobotOfAnotherSizeIsNamedAsSuch) {
+  Plants plants;
+  const std::string other = plants.folder.Write(
+      "two.xml",
+      "<mujoco model='two'><worldbody><body><joint/><geom size='.1'/><body><joint/><geom size='.1'/></body></body>"
+      "</worldbody></mujoco>");
+  plants.task = LoadTask(plants.folder.Write("posed.task.xml",
+                                             "<task model='light.xml' horizon='0.5'><start qpos='0.5'/><cost "
+                                             "qpos='all' target='key:side' weight='10'/></task>"));
+  EXPECT_ERROR(LoadPlant(plants.task, other), ErrorCode::kInvalidArgument,
+               "the simulated robot 'two' has 4 states, the planned one 'pendulum' has 2");
+}
+
 // twice the mass, a quarter of the step, a body more: the motion is the plant's own under the controls, and comes to
 // the goal all the same, where nothing but feedback and new plans makes up for the weight
 TEST_F(MpcPlantTest, ARobotOfAnotherMassStepAndSceneIsControlledByThePlansOfTheTask) {
@@ -129,9 +143,11 @@ TEST_F(MpcPlantTest, RefusesWhatPlansCannotMove) {
                  second);
   };
   refuses(plants.Load("1", "0.003"), "time step of 0.003 s", "control interval of 0.01 s");
-  refuses(plants.Load("1", "0.01", "", "hip"), "qpos[hip] in place 0", "qpos[hinge]");
-  refuses(plants.Load("1", "0.01", "<body><joint name='slide' type='slide'/><geom size='.1'/></body>"), "4 states",
-          "has 2");
+  const char* body = "<body><joint name='slide' type='slide'/><geom size='.1'/></body>";
+  refuses(LoadModelFromString(Pendulum("1", "0.01", "", "hip")), "qpos[hip] in place 0", "qpos[hinge]");
+  refuses(LoadModelFromString(Pendulum("1", "0.01", body)), "4 states", "has 2");
+  EXPECT_ERROR(plants.Load("1", "0.01", "", "hip"), ErrorCode::kInvalidArgument, "qpos[hip] in place 0", "qpos[hinge]");
+  EXPECT_ERROR(plants.Load("1", "0.01", body), ErrorCode::kInvalidArgument, "4 states", "has 2");
   EXPECT_ERROR(plants.Load("1", "0.01", "<geom"), ErrorCode::kParse, "plant.xml");
   plants.task.text.clear();
   EXPECT_ERROR(plants.Load("1", "0.01"), ErrorCode::kInvalidArgument, "no text");
