@@ -57,6 +57,22 @@ class MotionFile {
   double duration() const { return time_[time_.size() - 1] - time_[0]; }
   double interval() const { return duration() / static_cast<double>(time_.size() - 1); }
 
+  // where rows are missing in the middle of the others: what is compared there nobody has measured
+  std::string Gap() const {
+    constexpr double kMany = 5;  // rows
+    const Eigen::Index n = time_.size() - 1;
+    VectorXd steps = time_.tail(n) - time_.head(n);
+    Eigen::Index widest = 0;
+    const double largest = steps.maxCoeff(&widest);
+    std::nth_element(steps.data(), steps.data() + n / 2, steps.data() + n);
+    if (!(largest > kMany * steps[n / 2])) return "";
+    return fmt::format(
+        "{} has no rows between {:g} s and {:g} s, one each {:.3g} s elsewhere: what is compared there is a straight "
+        "line; "
+        "in a task file (costate task) two <cost when=\"…\"> leave it out",
+        path(), time_[widest], time_[widest + 1], steps[n / 2]);
+  }
+
   // joints all of whose entries are there
   Recorded Joints(bool velocity) {
     struct Part {
@@ -267,9 +283,15 @@ std::string StartEntries(const mjModel* model, const Recorded& positions) {
   return model->na == 0 ? "all" : "qpos qvel";
 }
 
-// @param unused  receives the names of columns that nothing took
+// what is said of the recording
+struct FitNotes {
+  std::vector<std::string> unused;
+  std::string gap;
+};
+
+// @param notes  receives what is said of it
 std::string WriteFit(const std::string& model_path, const FitOptions& options, const std::string& folder,
-                     std::vector<std::string>* unused) {
+                     FitNotes* notes) {
   Task task;
   task.model_file = model_path;
   task.model = LoadModel(model_path);
@@ -299,8 +321,9 @@ std::string WriteFit(const std::string& model_path, const FitOptions& options, c
                             ModelName(model), motion.SomeNames()));
 
   std::string further = kFields;
-  *unused = motion.Unused();
-  if (!unused->empty()) further += "   not used of the motion: " + JoinWords(*unused) + "\n";
+  notes->unused = motion.Unused();
+  notes->gap = motion.Gap();
+  if (!notes->unused.empty()) further += "   not used of the motion: " + JoinWords(notes->unused) + "\n";
   pugi::xml_document document;
   pugi::xml_node root =
       AddTaskRoot(model, "fit", NamedFrom(folder, model_path), knots * knot, task.substeps, further, &document);
@@ -330,17 +353,18 @@ std::string WriteFit(const std::string& model_path, const FitOptions& options, c
 }  // namespace
 
 std::string WriteFitTask(const std::string& model_path, const FitOptions& options, const std::string& folder) {
-  std::vector<std::string> unused;
-  return WriteFit(model_path, options, folder, &unused);
+  FitNotes notes;
+  return WriteFit(model_path, options, folder, &notes);
 }
 
 Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
-  std::vector<std::string> unused;
-  Task task = ParseWrittenTask(WriteFit(model_path, options, "", &unused), model_path);
-  if (!unused.empty()) {
+  FitNotes notes;
+  Task task = ParseWrittenTask(WriteFit(model_path, options, "", &notes), model_path);
+  if (!notes.gap.empty()) task.warnings.push_back(notes.gap);
+  if (!notes.unused.empty()) {
     constexpr std::size_t kMost = 8;
     task.warnings.push_back(
-        fmt::format("{}: of its columns nothing takes {}", options.motion, FirstWords(std::move(unused), kMost)));
+        fmt::format("{}: of its columns nothing takes {}", options.motion, FirstWords(std::move(notes.unused), kMost)));
   }
   if (task.model->nu > 0 && options.controls.empty() && task.text.find("<guess") == std::string::npos) {
     task.warnings.push_back(options.motion + " has no controls (columns such as " +

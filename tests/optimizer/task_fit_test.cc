@@ -4,8 +4,10 @@
 #include <costate/rollout.h>
 #include <costate/state.h>
 #include <costate/task.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -285,6 +287,23 @@ TEST_F(Fit, FindsTheFrictionBeyondWhichAStepGoesToNone) {
   const DescentResult fitted = Descend(task, parameters.get(), {.method = DescentMethod::kGaussNewton});
   EXPECT_LT(fitted.loss, 1e-18) << fitted.message;
   EXPECT_NEAR(parameters->Get()[0], 0.05, 1e-9);
+}
+
+// rows that a recorder has lost: what is compared in between is no measurement
+TEST_F(Fit, NamesAGapInTheRecording) {
+  std::string rows = "time,shoulder,extend", whole = rows;
+  for (int i = 0; i <= 40; i++) {
+    const std::string row = fmt::format("\n{:.2f},{:.4f},0.02", 0.01 * i, 0.1 + 0.001 * i);
+    whole += row;
+    if (i < 12 || i > 25) rows += row;
+  }
+  const auto says = [&](const Task& task) {
+    return std::any_of(task.warnings.begin(), task.warnings.end(), [](const std::string& text) {
+      return text.find("no rows between 0.11 s and 0.26 s, one each 0.01 s elsewhere") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(says(MakeFit(folder_.Write("lost.csv", rows))));
+  EXPECT_FALSE(says(MakeFit(folder_.Write("whole.csv", whole))));
 }
 
 TEST_F(Fit, TakesWhatIsThere) {
