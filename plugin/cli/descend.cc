@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "cli/commands.h"
@@ -66,6 +68,7 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
   }
   const std::vector<std::string> tangents = TangentNames(task.model.get());
   const std::size_t starts = task.inputs.start.size();
+  std::set<std::string> told;
   for (const UndeterminedDirection& direction : fit.undetermined) {
     std::string text;
     for (std::size_t i = 0; i < starts + task.inputs.parameters.size(); i++) {
@@ -76,10 +79,10 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
       const std::string unit = i < starts ? "1" : (*parameters)[static_cast<int>(i - starts)].unit;
       text += fmt::format("{}{} by {:+.3g}{}", text.empty() ? "" : ", ", name, change, unit == "1" ? "" : " " + unit);
     }
-    fmt::print("  undetermined  {}: {}\n", text,
-               std::isinf(direction.deviation)
-                   ? "nothing that is compared moves"
-                   : fmt::format("known no better than ± {:.2g} times that", 2 * direction.deviation));
+    text += std::isinf(direction.deviation)
+                ? ": nothing that is compared moves"
+                : fmt::format(": known no better than ± {:.2g} times that", 2 * direction.deviation);
+    if (told.insert(text).second) fmt::print("  undetermined  {}\n", text);  // some look alike in their digits
   }
 }
 

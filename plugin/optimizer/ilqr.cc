@@ -87,7 +87,7 @@ class IlqrSolver::Impl {
   bool Backward(double mu, IterationRecord* record);
   bool BackwardBoth(IterationRecord* record);
   bool GrowUntilSolved(IterationRecord* record);
-  bool PromisesMuch(IterationRecord* record);
+  bool PromisesMuch(double rounding, IterationRecord* record);
   bool IsStationary(IterationRecord* record);
   bool PromisesNothing(IterationRecord* record);
   bool IsThorough() const;
@@ -329,8 +329,9 @@ bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
 }
 
 // does the model, without regularization? Slopes by controls of large ranges are small even where there is far to go
-bool IlqrSolver::Impl::PromisesMuch(IterationRecord* record) {
-  const bool much = Backward(0, record) && -Expected(riccati_).At(1) > kNothing * std::abs(result_.cost);
+bool IlqrSolver::Impl::PromisesMuch(double rounding, IterationRecord* record) {
+  const double little = std::max(kNothing * std::abs(result_.cost), rounding);
+  const bool much = Backward(0, record) && -Expected(riccati_).At(1) > little;
   Backward(regularization_.value(), record);
   return much;
 }
@@ -347,7 +348,7 @@ bool IlqrSolver::Impl::IsStationary(IterationRecord* record) {
                     result_.iterations.size(), result_.cost, promise));
     return true;
   }
-  if (riccati_.gradient_norm > limit || PromisesMuch(record)) return false;
+  if (riccati_.gradient_norm > limit || PromisesMuch(limit, record)) return false;
   if (LeaveSaddle(record)) return true;
   End(SolveStatus::kConverged,
       fmt::format("converged after {} iterations: gradient norm {:.3g} is within its tolerance {:.3g}",

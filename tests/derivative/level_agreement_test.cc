@@ -93,6 +93,11 @@ TEST_F(LevelAgreementTest, ClosedFormsAreTheDifferencesOfTheResidual) {
           mju_copy(data->ctrl, u.data(), model->nu);
         }
         for (int k = 0; k < steps; k++) mj_step(model.get(), data.get());
+        if (model->nflex > 0) {  // an elastic flex in its own shape stands on a kink: its edges are about to pull
+          VectorXd apart(model->nv);
+          for (Eigen::Index i = 0; i < apart.size(); i++) apart[i] = 1e-4 * std::sin(37.0 * static_cast<double>(i + 1));
+          mj_integratePos(model.get(), data->qpos, apart.data(), 1);
+        }
         if (!TakeWarnings().empty()) continue;  // the motion itself is none
         const StepDerivative one = Linearize(model.get(), data.get(), {.sensors = false});
         if (one.coverage.Worst() != Level::kAnalytic) continue;
