@@ -45,8 +45,7 @@ class MpcGoals {
   Eigen::Vector3d Place(int i) const;  ///< a component that the task leaves open is NaN
 
   /// Plans that are begun from now on go there; what the task leaves open stays open.
-  /// @throws Error{kInvalidArgument} for a number of a goal that there is not; Error{kInvalidArgument} where what is not
-  ///         open is not finite.
+  /// @throws Error{kInvalidArgument} for a goal that there is not, and where what is not open is not finite.
   void Move(int i, const Eigen::Vector3d& place);
   bool moved() const;  ///< at any time
 

@@ -88,7 +88,7 @@ class MpcPlanner {
   const MpcGoals* goals_;
   std::unique_ptr<ResidualCost> aimed_;  // the task's cost with the goals as they are now, where they can move
   std::vector<SlottedGoal> slots_;       // of the goals
-  ModelPtr model_;  // with the timestep of plans
+  ModelPtr model_;                       // with the timestep of plans
   double knot_time_ = 0, control_time_ = 0;
   int N_ = 0;
   ShiftedCost cost_;

@@ -164,7 +164,8 @@ TEST_F(ViewCommandWindow, CtrlCClosesIt) {
 TEST_F(ViewCommandWindow, ARobotUnderPlansIsWatched) {
   const support::TemporaryFolder folder;
   const std::string model = folder.Write("pendulum.xml", kPendulum), run = folder.File("run");
-  support::Process mpc({COSTATE_PROGRAM, "mpc", model, "--goal", "side", "--view", "--out", run, "--no-plots"}, options_);
+  support::Process mpc({COSTATE_PROGRAM, "mpc", model, "--goal", "side", "--view", "--out", run, "--no-plots"},
+                       options_);
   Xdotool({"search", "--sync", "--onlyvisible", "--name", "costate", "windowfocus", "--sync"});
   Xdotool({"sleep", "2", "search", "--name", "costate", "key", "Escape"});
   const support::ProcessResult result = mpc.Wait();
