@@ -21,20 +21,11 @@ viewer::ViewerOptions Options(MpcGoals* goals) {
   return options;
 }
 
-// those of MpcGoals
-std::vector<GoalPlace> Places(const Task& task) {
-  std::vector<GoalPlace> places;
-  if (const std::unique_ptr<ResidualCost> cost = MovableCost(task)) {
-    for (const SlottedGoal& goal : FindGoals(task.model.get(), *cost)) places.push_back(goal.goal);
-  }
-  return places;
-}
-
 }  // namespace
 
 struct MpcWindow::Impl {
   Impl(const Task& task, const mjModel* robot, MpcGoals* goals)
-      : source(viewer::FromRobot(robot, task, Places(task), ModelName(robot))), window(source, Options(goals)) {}
+      : source(viewer::FromRobot(robot, task, MovablePlaces(task), ModelName(robot))), window(source, Options(goals)) {}
 
   void Draw() {
     if (!open || SecondsSince(drawn) < kPictures) return;

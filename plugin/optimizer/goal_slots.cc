@@ -95,6 +95,18 @@ std::vector<SlottedGoal> FindGoals(const mjModel* m, const ResidualCost& cost) {
   return goals;
 }
 
+namespace {
+
+// of a cost that may be null: one of somebody's own has no goals that are known
+std::vector<GoalPlace> PlacesOf(const mjModel* m, const ResidualCost* cost) {
+  std::vector<GoalPlace> places;
+  if (cost == nullptr) return places;
+  for (const SlottedGoal& goal : FindGoals(m, *cost)) places.push_back(goal.goal);
+  return places;
+}
+
+}  // namespace
+
 std::unique_ptr<ResidualCost> MovableCost(const Task& task) {
   const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
   if (cost == nullptr) return nullptr;
@@ -110,12 +122,10 @@ std::unique_ptr<ResidualCost> MovableCost(const Task& task) {
   return std::make_unique<ResidualCost>(m, std::move(terms), cost->scale());
 }
 
+std::vector<GoalPlace> MovablePlaces(const Task& task) { return PlacesOf(task.model.get(), MovableCost(task).get()); }
+
 std::vector<GoalPlace> GoalPlaces(const Task& task) {
-  std::vector<GoalPlace> places;
-  if (const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get())) {
-    for (const SlottedGoal& goal : FindGoals(task.model.get(), *cost)) places.push_back(goal.goal);
-  }
-  return places;
+  return PlacesOf(task.model.get(), dynamic_cast<const ResidualCost*>(task.cost.get()));
 }
 
 }  // namespace costate

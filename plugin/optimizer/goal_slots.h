@@ -30,6 +30,9 @@ std::vector<SlottedGoal> FindGoals(const mjModel* model, const ResidualCost& cos
 /// and FindGoals finds them. Null for a cost of one's own.
 std::unique_ptr<ResidualCost> MovableCost(const Task& task);
 
+/// Its goals, in the order of MpcGoals.
+std::vector<GoalPlace> MovablePlaces(const Task& task);
+
 /// What counts more at the end than on the way.
 bool IsGoal(const ResidualTerm& term);
 

@@ -328,7 +328,8 @@ bool IlqrSolver::Impl::GrowUntilSolved(IterationRecord* record) {
   return true;
 }
 
-// does the model, without regularization? Slopes by controls of large ranges are small even where there is far to go
+// does the model, without regularization? Slopes by controls of large ranges are small even where there is far to go.
+// @param rounding  a cost that is none
 bool IlqrSolver::Impl::PromisesMuch(double rounding, IterationRecord* record) {
   const double little = std::max(kNothing * std::abs(result_.cost), rounding);
   const bool much = Backward(0, record) && -Expected(riccati_).At(1) > little;

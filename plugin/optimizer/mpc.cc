@@ -107,10 +107,7 @@ double MpcResult::Latency(double quantile) const {
 }
 
 MpcGoals::MpcGoals(const Task& task) {
-  const std::unique_ptr<ResidualCost> cost = MovableCost(task);
-  if (!cost) return;
-  for (const SlottedGoal& goal : FindGoals(task.model.get(), *cost))
-    places_.emplace_back(goal.goal.place[0], goal.goal.place[1], goal.goal.place[2]);
+  for (const GoalPlace& goal : MovablePlaces(task)) places_.emplace_back(goal.place[0], goal.place[1], goal.place[2]);
 }
 
 Eigen::Vector3d MpcGoals::Place(int i) const {

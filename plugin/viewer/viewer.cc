@@ -278,7 +278,8 @@ struct Viewer::Impl {
   // what the scene of the last picture is seen by
   struct Eye {
     Eigen::Vector3d pos, forward, up, right;
-    double height;                  // of what is seen at a distance of one
+    double height;  // of what is seen at a distance of one; of an orthographic one, at any
+    bool orthographic;
     Eigen::Vector2d middle, scale;  // of the scene in the window, and pixels a unit of height
   };
   Eye LastEye() {
@@ -290,7 +291,8 @@ struct Viewer::Impl {
       eye.up[i] = l.up[i];
     }
     eye.right = eye.forward.cross(eye.up);
-    eye.height = (l.frustum_top - l.frustum_bottom) / l.frustum_near;
+    eye.orthographic = l.orthographic != 0;
+    eye.height = (l.frustum_top - l.frustum_bottom) / (eye.orthographic ? 1 : l.frustum_near);
     int width, height;
     glfwGetWindowSize(window.get(), &width, &height);
     const double share = static_cast<double>(SceneViewport().width) / std::max(Viewport().width, 1);
@@ -302,9 +304,14 @@ struct Viewer::Impl {
   Eigen::Vector2d InWindow(const Eigen::Vector3d& place) {
     const Eye eye = LastEye();
     const Eigen::Vector3d seen = place - eye.pos;
-    const double depth = seen.dot(eye.forward);
+    const double depth = Depth(eye, place);
     if (!(depth > 0)) return {kNan, kNan};
     return eye.middle + eye.scale.cwiseProduct(Eigen::Vector2d(seen.dot(eye.right), seen.dot(eye.up))) / depth;
+  }
+
+  // by which what is seen of a place shrinks
+  static double Depth(const Eye& eye, const Eigen::Vector3d& place) {
+    return eye.orthographic ? 1 : (place - eye.pos).dot(eye.forward);
   }
 
   // the goal whose dot is there, or −1
@@ -323,7 +330,7 @@ struct Viewer::Impl {
   void DragGoal(const Eigen::Vector2d& pixels) {
     const Eye eye = LastEye();
     const Eigen::Vector3d from = stage.places()[static_cast<std::size_t>(state.dragged)];
-    const Eigen::Vector2d by = pixels.cwiseQuotient(eye.scale) * (from - eye.pos).dot(eye.forward);
+    const Eigen::Vector2d by = pixels.cwiseQuotient(eye.scale) * Depth(eye, from);
     const Eigen::Vector3d to = from + by[0] * eye.right + by[1] * eye.up;
     stage.MovePlace(state.dragged, to);
     options.moved(state.dragged, to);

@@ -234,53 +234,57 @@ TEST_F(WindowTest, ABareModelIsSimulatedOnWhilePlaying) {
 
 // a robot that moves elsewhere: what is fed is shown; a goal goes where its dot is dragged, in the plane of the picture
 TEST_F(WindowTest, AFedRobotIsShownAndItsGoalDragged) {
-  const ModelPtr model = LoadModelFromString(kPendulum);
-  Task task;
-  task.model = CopyModel(model.get());
-  const DataPtr data = MakeData(model.get());
-  task.x0 = GetState(model.get(), data.get());
-  task.context = GetContext(model.get(), data.get());
-  ViewSource source = FromRobot(model.get(), task, {}, "a robot");
-  source.goal_places = {{0.1, 0, 0.2}};
-  std::vector<Eigen::Vector3d> moves;
-  ViewerOptions options;
-  options.play = true;
-  options.moved = [&](int goal, const Eigen::Vector3d& place) {
-    EXPECT_EQ(goal, 0);
-    moves.push_back(place);
-  };
-  Open(source, options);
-  EXPECT_EQ(state().knot, 0);
-  for (int i = 0; i < 5; i++) {
-    mj_step(model.get(), data.get());
-    viewer_->Feed(data.get());
+  for (const int orthographic : {0, 1}) {
+    const ModelPtr model = LoadModelFromString(kPendulum);
+    model->vis.global.orthographic = orthographic;
+    Task task;
+    task.model = CopyModel(model.get());
+    const DataPtr data = MakeData(model.get());
+    task.x0 = GetState(model.get(), data.get());
+    task.context = GetContext(model.get(), data.get());
+    ViewSource source = FromRobot(model.get(), task, {}, "a robot");
+    source.goal_places = {{0.1, 0, 0.2}};
+    std::vector<Eigen::Vector3d> moves;
+    ViewerOptions options;
+    options.play = true;
+    options.moved = [&](int goal, const Eigen::Vector3d& place) {
+      EXPECT_EQ(goal, 0);
+      moves.push_back(place);
+    };
+    Open(source, options);
+    EXPECT_EQ(state().knot, 0);
+    for (int i = 0; i < 5; i++) {
+      mj_step(model.get(), data.get());
+      viewer_->Feed(data.get());
+    }
+    EXPECT_TRUE(RunUntil([this] { return state().knot == 5; }));
+    EXPECT_NEAR(state().time, data->time, 1e-12);
+
+    const Eigen::Vector2d dot = viewer_->InWindow(source.goal_places[0]);
+    ASSERT_TRUE(dot.allFinite());
+    const auto at = [](const Eigen::Vector2d& p, int dx, int dy) {
+      return std::vector<std::string>{"mousemove", std::to_string(static_cast<int>(std::lround(p[0])) + dx),
+                                      std::to_string(static_cast<int>(std::lround(p[1])) + dy)};
+    };
+    Xdotool(at(dot, 3, 3));
+    Xdotool({"mousedown", "1"});
+    ASSERT_TRUE(RunUntil([this] { return state().dragged == 0; }));
+    Xdotool(at(dot, 43, -27));
+    ASSERT_TRUE(RunUntil([&] { return !moves.empty(); }));
+    Xdotool({"mouseup", "1"});
+    ASSERT_TRUE(RunUntil([this] { return state().dragged == -1; }));
+    EXPECT_NEAR((viewer_->InWindow(moves.back()) - dot - Eigen::Vector2d(40, -30)).norm(), 0, 2);
+
+    // beside it nothing is taken hold of
+    const std::size_t count = moves.size();
+    Xdotool(at(dot, -60, 60));
+    Xdotool({"mousedown", "1"});
+    RunUntil([] { return false; }, 0.2);
+    EXPECT_EQ(state().dragged, -1);
+    Xdotool({"mouseup", "1"});
+    EXPECT_EQ(moves.size(), count);
+    viewer_.reset();
   }
-  EXPECT_TRUE(RunUntil([this] { return state().knot == 5; }));
-  EXPECT_NEAR(state().time, data->time, 1e-12);
-
-  const Eigen::Vector2d dot = viewer_->InWindow(source.goal_places[0]);
-  ASSERT_TRUE(dot.allFinite());
-  const auto at = [](const Eigen::Vector2d& p, int dx, int dy) {
-    return std::vector<std::string>{"mousemove", std::to_string(static_cast<int>(std::lround(p[0])) + dx),
-                                    std::to_string(static_cast<int>(std::lround(p[1])) + dy)};
-  };
-  Xdotool(at(dot, 3, 3));
-  Xdotool({"mousedown", "1"});
-  ASSERT_TRUE(RunUntil([this] { return state().dragged == 0; }));
-  Xdotool(at(dot, 43, -27));
-  ASSERT_TRUE(RunUntil([&] { return !moves.empty(); }));
-  Xdotool({"mouseup", "1"});
-  ASSERT_TRUE(RunUntil([this] { return state().dragged == -1; }));
-  EXPECT_NEAR((viewer_->InWindow(moves.back()) - dot - Eigen::Vector2d(40, -30)).norm(), 0, 2);
-
-  // beside it nothing is taken hold of
-  const std::size_t count = moves.size();
-  Xdotool(at(dot, -60, 60));
-  Xdotool({"mousedown", "1"});
-  RunUntil([] { return false; }, 0.2);
-  EXPECT_EQ(state().dragged, -1);
-  Xdotool({"mouseup", "1"});
-  EXPECT_EQ(moves.size(), count);
 }
 
 TEST_F(WindowTest, EscapeCloses) {
