@@ -68,8 +68,7 @@ class MotionFile {
     if (!(largest > kMany * steps[n / 2])) return "";
     return fmt::format(
         "{} has no rows between {:g} s and {:g} s, one each {:.3g} s elsewhere: what is compared there is a straight "
-        "line; "
-        "in a task file (costate task) two <cost when=\"…\"> leave it out",
+        "line; in a task file (costate task) two <cost when=\"…\"> leave it out",
         path(), time_[widest], time_[widest + 1], steps[n / 2]);
   }
 

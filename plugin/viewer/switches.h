@@ -15,7 +15,7 @@ struct ModeSwitch {
   int knot = 0;
   bool contact = false;  ///< something begins or ceases to touch; else limits and clamps alone
   std::vector<std::string>
-      what;  ///< "foot touches floor", "foot leaves floor", "limit of knee", "free of limit of knee"
+      what{};  ///< "foot touches floor", "foot leaves floor", "limit of knee", "free of limit of knee"
 };
 
 /// Looks for contacts that begin or cease to carry a force, limits of joints and tendons that begin or cease to push, and
