@@ -211,6 +211,54 @@ typedef struct {
 int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result,
                        mjtNum* X, mjtNum* U, mjtNum* K, char* error, int error_sz);
 
+/* Plans that control a robot which the host moves: a simulation of its own or a real one (costate/mpc.h, MpcController). */
+typedef struct costate_mpc costate_mpc;
+
+/* Reads a task file, <mpc> in which says how plans are made. threads: nonzero, plans are made on a thread while the robot
+   moves in real time, and costate_mpc_control returns at once; 0, within it, the same bits every time. NULL where it
+   cannot be used, and the reason in error as above. */
+costate_mpc* costate_make_mpc(const char* file, int threads, char* error, int error_sz);
+void costate_delete_mpc(costate_mpc* mpc);
+
+/* The task's own model, whose states and controls the robot has, and the seconds for which a control is held: ask for
+   one in each such interval. */
+const mjModel* costate_mpc_model(const costate_mpc* mpc);
+mjtNum costate_mpc_interval(const costate_mpc* mpc);
+
+/* The first plan, from where the robot is; takes as long as costate_solve_task. Again: begins anew. m must outlive its
+   use; d is only read. The second one is for a robot that is no mjData: x (nq+nv+na). progress as in
+   costate_solve_options, nonzero takes the best motion so far; may be NULL. Returns 0, and how the plan's solver ended
+   in error, a sentence; otherwise nonzero, and why there is no plan. */
+int costate_mpc_start(costate_mpc* mpc, const mjModel* m, const mjData* d,
+                      int (*progress)(void* user, int iteration, mjtNum cost, mjtNum violation), void* user,
+                      char* error, int error_sz);
+int costate_mpc_start_at(costate_mpc* mpc, const mjtNum* x,
+                         int (*progress)(void* user, int iteration, mjtNum cost, mjtNum violation), void* user,
+                         char* error, int error_sz);
+
+/* u (nu): what acts from now on. d, or x at a time [s] of the robot's own clock, as it was started. Plans follow mocap
+   poses and active equalities of d. Late plans, failed ones and states that are not finite are events, not errors: the
+   task's fall-back acts. Returns and error as costate_transition. */
+int costate_mpc_control(costate_mpc* mpc, const mjData* d, mjtNum* u, char* error, int error_sz);
+int costate_mpc_control_at(costate_mpc* mpc, mjtNum time, const mjtNum* x, mjtNum* u, char* error, int error_sz);
+
+/* Places that the task's cost aims at: how many, which part shall be there ("site hand"; NULL for another i), and where
+   to from the next plan on (metres in the world; what the task leaves open stays so). From any thread. */
+int costate_mpc_ngoal(const costate_mpc* mpc);
+const char* costate_mpc_goal(const costate_mpc* mpc, int i);
+int costate_mpc_move_goal(costate_mpc* mpc, int i, const mjtNum place[3], char* error, int error_sz);
+
+typedef struct {
+  int plans, plans_taken, plans_over_budget; /* made while the robot moved; taken, the first one, too */
+  int fallback_intervals;                    /* in which no plan that was due could be followed */
+  int events;                                /* what went wrong so often */
+  mjtNum latency_median, latency_max;        /* [s] from a measurement to its plan */
+} costate_mpc_report;
+
+/* What plans have done since the start, and in text a line for each of the last events, "late at 1.25 s: plan 7 was due
+   3 ms ago", newest first (text_sz bytes, always terminated; may be NULL). */
+void costate_mpc_get_report(const costate_mpc* mpc, costate_mpc_report* report, char* text, int text_sz);
+
 #ifdef __cplusplus
 }
 #endif

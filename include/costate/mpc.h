@@ -4,6 +4,7 @@
 #define COSTATE_MPC_H_
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -42,7 +43,8 @@ class MpcGoals {
   explicit MpcGoals(const Task& task);
 
   int size() const { return static_cast<int>(places_.size()); }
-  Eigen::Vector3d Place(int i) const;  ///< a component that the task leaves open is NaN
+  const std::string& Name(int i) const;  ///< of the part that shall be there: "site hand"
+  Eigen::Vector3d Place(int i) const;    ///< a component that the task leaves open is NaN
 
   /// Plans that are begun from now on go there; what the task leaves open stays open.
   /// @throws Error{kInvalidArgument} for a goal that there is not, and where what is not open is not finite.
@@ -50,12 +52,15 @@ class MpcGoals {
   bool moved() const;  ///< at any time
 
  private:
+  void Check(int i) const;
+
   mutable std::mutex mutex_;
+  std::vector<std::string> names_;
   std::vector<Eigen::Vector3d> places_;
   bool moved_ = false;
 };
 
-/// The simulated robot that an MPC controls.
+/// The simulated robot that RunMpc controls.
 struct MpcSimulation {
   const mjModel* plant = nullptr;  ///< where it is another than task.model, which plans: as of LoadPlant
   double duration = 5;             ///< [s]
@@ -79,12 +84,9 @@ struct MpcConstraintReport {
   VectorXd violation_per_knot;  ///< N+1: of the robot's motion, relative; 0 where it does not hold
 };
 
-struct MpcResult {
-  Trajectory trajectory;  ///< what the robot did: one knot a control interval; ends early when it cannot be simulated
-  RolloutStatus status;
-  VectorXd cost_per_knot;    ///< N+1: running cost of the task at each control interval, 0 at the last knot
-  double cost_per_step = 0;  ///< their mean
-  std::string first_plan;    ///< how its solver ended
+/// What plans have done so far.
+struct MpcReport {
+  std::string first_plan;  ///< how its solver ended
   SolveStatus first_status =
       SolveStatus::kDiverged;   ///< the same as a status; kDiverged: no plan, and the robot did not move
   bool first_gained = false;    ///< it costs less than the guess, by more than rounding
@@ -93,19 +95,27 @@ struct MpcResult {
   int plans_taken = 0;          ///< the first one counted
   int plans = 0;                ///< made while the robot moved, the first one not counted
   std::vector<double> latency;  ///< [s] of each, from measurement to plan, as the wall clock had it
-  std::vector<MpcConstraintReport> constraints;  ///< worst in the robot's motion first; empty without any
+  std::vector<MpcConstraintReport> constraints;  ///< empty without any
   int plans_over_budget = 0;                     ///< of `plans`; an event each
   int fallback_steps = 0;                        ///< control intervals in which no plan that was due could be followed
   std::vector<MpcEvent> events;
   VectorXd unknown_force;  ///< nv [N, N m]: as estimated at the end; empty without <mpc estimate>
-  VectorXd context;        ///< of the simulated robot at its start, by kContextSignature
-  int substeps = 1;        ///< of its model in a control interval
-  MatrixXd xfrc;           ///< 6 nbody × N: what pushed the robot in each interval; empty without pushes
-  double seconds = 0;      ///< wall clock, without the first plan
-  bool interrupted = false;
 
   /// Of the latencies: 0.5 the median, 1 the largest; 0 without any.
   double Latency(double quantile) const;
+};
+
+/// Of a robot that was simulated; its constraints stand worst first, by its motion.
+struct MpcResult : MpcReport {
+  Trajectory trajectory;  ///< what the robot did: one knot a control interval; ends early when it cannot be simulated
+  RolloutStatus status;
+  VectorXd cost_per_knot;    ///< N+1: running cost of the task at each control interval, 0 at the last knot
+  double cost_per_step = 0;  ///< their mean
+  VectorXd context;          ///< of the simulated robot at its start, by kContextSignature
+  int substeps = 1;          ///< of its model in a control interval
+  MatrixXd xfrc;             ///< 6 nbody × N: what pushed the robot in each interval; empty without pushes
+  double seconds = 0;        ///< wall clock, without the first plan
+  bool interrupted = false;
 };
 
 /// Called with the number of control intervals done, while the first plan is made with 0; false ends the run.
@@ -143,6 +153,66 @@ void CheckMpc(const Task& task, const MpcSimulation& simulation);
 /// Source: plugin/optimizer/README.md, "MPC", "Constraints of plans".
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {},
                  const IterationCallback& first = {});
+
+/// When an MpcController makes its plans.
+struct MpcControllerOptions {
+  bool threads = true;  ///< on a thread of its own, while the robot moves in real time: Control returns at once; false:
+                        ///< in Control, which returns behind a plan that is due: the same bits every time
+  double latency = -1;  ///< without threads: plans pretend to take so long [s]; negative: as long as their delay
+};
+
+/// Controls a robot that others move, in a simulation of their own or a real one, as RunMpc does: ask it once a control
+/// interval (task.substeps steps of task.model) what acts next.
+///
+///   costate::MpcController mpc(costate::LoadTask("reach.xml"));
+///   if (!mpc.Start(m, d)) …                                       // mpc.Report().first_plan says why
+///   for (;;) { mju_copy(d->ctrl, mpc.Control(d).data(), m->nu); mj_step(m, d); }
+///
+/// One thread calls it; goals may be moved from any.
+class MpcController {
+ public:
+  /// @param task  <mpc> in it says how plans are made.  @throws as CheckMpc.
+  explicit MpcController(Task task, const MpcControllerOptions& options = {});
+  ~MpcController();
+  MpcController(const MpcController&) = delete;
+  MpcController& operator=(const MpcController&) = delete;
+
+  const Task& task() const;
+  MpcGoals& goals();
+  const MpcGoals& goals() const;
+
+  /// Makes the first plan, from where the robot is, with its mocap poses and with its equalities on or off; forces that
+  /// act on it are not taken for lasting ones. That takes as long as costate optimize does, while the robot waits: its
+  /// clock begins with the first Control. May be called again, which begins anew.
+  /// @param model  of the robot, with the states and controls of task.model by name; must outlive its use.
+  /// @param first  told of each iteration; false ends them: the best motion so far is the plan.
+  /// @return false: there is no plan, the report says why, and Control refuses.
+  /// @throws Error{kInvalidArgument} for a model of another robot, for data of another model or with a state that is not
+  ///         finite; what RunMpc's solvers refuse.
+  bool Start(const mjModel* model, const mjData* data, const IterationCallback& first = {});
+
+  /// The same of a robot that is no mjData: its state (nx of task.model).
+  /// @throws Error{kUnsupported} where a state does not say how a robot goes on: delays, plastic deformation, plugins
+  ///         with a state; Error{kDimensionMismatch}.
+  bool Start(ConstVectorRef x, const IterationCallback& first = {});
+
+  /// The control (nu) that acts from now on, eq. (M1), with the feedback of this state; within a control interval it is
+  /// held. Mocap poses and equalities are those of the data, plans follow them. A plan that is late, one that failed, a
+  /// state that is not finite are events of the report, and the fall-back acts. Costs some microseconds where a thread
+  /// makes the plans; good until the next call.
+  /// @param time  [s] of the robot's own clock, as data->time is: times of costs and events count from the first one.
+  /// @throws Error{kInvalidArgument} before Start, for a time that is not finite or lies before the last one; what ended
+  ///         the planner's thread.
+  const VectorXd& Control(const mjData* data);
+  const VectorXd& Control(double time, ConstVectorRef x);
+
+  /// What plans have done since Start. Of latencies and events the last five thousand are there in any case.
+  MpcReport Report() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace costate
 

@@ -20,6 +20,7 @@
 #include "core/element.h"
 #include "core/lap.h"
 #include "core/number.h"
+#include "engine/mpc_host.h"
 #include "optimizer/task_mpc.h"
 #include "rollout/csv.h"
 
@@ -58,6 +59,9 @@ or time step. Its states, controls and sensors have the same names; the task's <
 --estimate SECONDS: plans learn, over that time, of a constant force that their model knows nothing of, as of a heavier tool, which
 would otherwise sag; how large it is at the end is told.
 
+--export FILE.xml runs nothing: it writes the robot with the plugin costate.mpc, which plans by the task while any host moves it, simulate or
+Python (plugin/engine/README.md), and with green balls that can be dragged there. What options would say stands in the task's <mpc>.
+
 The motion is saved in --out, by default runs/NAME-1, -2 … below the current folder, and replays bit for bit, pushes included.
 
 Exit code: 0 done; 1 the robot could not be simulated to the end, or the first plan failed as costate optimize would: it diverged,
@@ -73,7 +77,7 @@ constexpr double kDuration = 5, kWatched = 300;  // [s] unless said; in a window
 constexpr double kReachHorizon = 1;  // [s] of a plan of a robot with --goal
 
 struct MpcArguments {
-  std::string input, out, fallback, plant;
+  std::string input, out, fallback, plant, exported;
   ReachArguments reach;
   std::optional<double> time, rate, horizon, timestep, delay, budget, latency, estimate;
   std::optional<int> iterations, threads, hops;
@@ -382,7 +386,22 @@ Record MakeMpcRecord(const MpcArguments& arguments, const Task& task, const MpcS
   return record;
 }
 
+int ExportMpc(const MpcArguments& a) {
+  if (!IsTaskFile(a.input))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--export: a host reads a task file, which costate task {} --goal … -o FILE writes", a.input));
+  const Task task = LoadTask(a.input);
+  PrintWarnings(task.warnings);
+  const std::vector<std::string> goals = WriteMpcHost(task, a.exported, a.force);
+  fmt::print("wrote {}: {} plans while it moves, in any host that has loaded libcostate.so\n", a.exported,
+             ModelName(task.model.get()));
+  for (const std::string& goal : goals) fmt::print("  a green ball, '{}', moves that goal: drag it\n", goal);
+  return kExitOk;
+}
+
 int RunMpcCommand(const MpcArguments& arguments) {
+  if (!arguments.exported.empty()) return ExportMpc(arguments);
   Task task = LoadMpcTask(arguments);
   PrintWarnings(task.warnings);
   if (const std::string deep = DeepStart(task); !deep.empty()) PrintWarnings({deep});
@@ -484,6 +503,14 @@ void AddMpcCommand(CLI::App& app, int* exit_code) {
   command->add_flag("--force", a->force, "replace the run that is there");
   command->add_flag("--no-plots", a->no_plots, "draw no pictures");
   command->add_flag("--no-save", a->no_save, "save nothing")->excludes("--out");
+  CLI::Option* exported =
+      command->add_option("--export", a->exported, "write an MJCF file that plans by itself in any MuJoCo host")
+          ->check(Given());
+  for (CLI::Option* option : command->get_options()) {
+    const std::string name = option->get_name();
+    if (option != exported && name.starts_with("--") && name != "--help" && name != "--force")
+      exported->excludes(option);
+  }
   command->footer(kMpcFooter);
   command->callback([a, exit_code] { *exit_code = RunMpcCommand(*a); });
 }

@@ -68,11 +68,23 @@ static_assert(kStateSignature == (mjSTATE_QPOS | mjSTATE_QVEL | mjSTATE_ACT));
 /// How many numbers a step hands on beside the state: rows of Trajectory::context.
 inline int MovingContextSize(const mjModel* model) { return mj_stateSize(model, kMovingSignature); }
 
-/// The context of `model` in data of another one, but for what has another size there.
-inline void SetFittingContext(const mjModel* model, ConstVectorRef context, const mjModel* other, mjData* data) {
+/// The context of `model`, or some of its elements, in data of another one, but for what has another size there.
+inline void SetFittingContext(const mjModel* model, ConstVectorRef context, const mjModel* other, mjData* data,
+                              int elements = kContextSignature) {
   int at = 0;
   ForEachStatePart(model, kContextSignature, [&](int element, int size) {
-    if (mj_stateSize(other, element) == size) mj_setState(other, data, context.data() + at, element);
+    if ((element & elements) && mj_stateSize(other, element) == size)
+      mj_setState(other, data, context.data() + at, element);
+    at += size;
+  });
+}
+
+/// A signature of `model` from data of another one; `state` stays as it is where an element has another size there.
+inline void GetFittingState(const mjModel* other, const mjData* data, const mjModel* model, int signature,
+                            VectorXd* state) {
+  int at = 0;
+  ForEachStatePart(model, signature, [&](int element, int size) {
+    if (size > 0 && mj_stateSize(other, element) == size) mj_getState(other, data, state->data() + at, element);
     at += size;
   });
 }

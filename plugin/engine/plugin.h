@@ -85,6 +85,7 @@ inline void RegisterOnce(const mjpPlugin& plugin) {
 
 /// Each makes one plugin known to the engine; register.cc calls them when the library is loaded.
 void RegisterLinearization();
+void RegisterMpc();
 void RegisterPolicy();
 void RegisterSmoothContact();
 

@@ -8,20 +8,13 @@
 #include <iterator>
 
 #include "core/actuator_range.h"
-#include "core/plugins.h"
-#include "engine/plugin.h"
+#include "engine/held_control.h"
 #include "engine/policy_run.h"
 
 namespace costate {
 namespace {
 
 constexpr const char* kPolicyAttributes[] = {"run", "offset", "end", "feedback", "start"};
-
-// time is a sum of time steps: a knot begins this share of its length early
-constexpr double kKnotSlack = 1e-6;
-
-// plugin_state: when the held controls were made, when the step began, whether it has ended since, the controls
-enum { kMadeAt = 0, kStepBegan = 1, kStepEnded = 2, kHeldControls = 3 };
 
 // what a reset puts back beside x; sizes of these do not depend on other plugins
 constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED | mjSTATE_EQ_ACTIVE |
@@ -30,13 +23,12 @@ constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE
 class PolicyPlugin {
  public:
   PolicyPlugin(const mjModel* m, mjData* d, int instance);
-  void Reset(const mjModel* m, mjtNum* state);
+  void Reset(const mjModel* m);
   void Compute(const mjModel* m, mjData* d, int capability);
-  void Advance(const mjModel* m, mjData* d) { d->plugin_state[m->plugin_stateadr[instance_] + kStepEnded] = 1; }
 
  private:
   // number of the control interval at a time, not yet cut to those of the run
-  double IntervalAt(double time) const { return std::floor((time - offset_) / run_->knot_time + kKnotSlack); }
+  double IntervalAt(double time) const { return std::floor((time - offset_) / run_->knot_time + kIntervalSlack); }
   void Control(const mjModel* m, mjData* d);
   void Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u);
   void Motors(const mjModel* m, mjData* d) const;
@@ -69,20 +61,10 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
   if (feedback_ && !run_->has_gains()) {
     attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off");
   }
-  if (!HasPassiveForces(m)) {
-    const std::string why =
-        "the model disables spring and damper, without which the engine asks no plugin before it reads ctrl";
-    if (compiling) attributes.Fail(why);
-    WarnOnce(attributes.owner() + ": " + why);
-  }
+  CheckWritesControls(m, attributes, instance);
   if (const std::string step = run_->Mismatch(m); !step.empty())
     WarnOnce(attributes.owner() + ": '" + run_->folder + "' was made with another model: " + step);
 
-  // other instances that would write the same controls
-  for (int i = 0; i < instance; ++i) {
-    if (m->plugin[i] == m->plugin[instance])
-      attributes.Fail("it is the second of its kind: both would set all controls");
-  }
   dx_.setZero(2 * m->nv + m->na);
   const mjModel* r = run_->record.model.get();
   if (start_ && mj_stateSize(r, kStartContext) == mj_stateSize(m, kStartContext)) {
@@ -91,9 +73,7 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
   }
 }
 
-void PolicyPlugin::Reset(const mjModel* m, mjtNum* state) {
-  mju_zero(state, kHeldControls + m->nu);
-  state[kMadeAt] = state[kStepBegan] = -mjMAXVAL;
+void PolicyPlugin::Reset(const mjModel* m) {
   if (!start_) return;
   const double interval = std::fmin(std::fmax(IntervalAt(0), 0), run_->N);  // no number: the first
   mj_setState(m, data_, run_->record.trajectory.X.col(static_cast<int>(interval)).data(), kStateSignature);
@@ -122,27 +102,17 @@ void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mj
 }
 
 void PolicyPlugin::Control(const mjModel* m, mjData* d) {
-  mjtNum* state = d->plugin_state + m->plugin_stateadr[instance_];
-  mjtNum* u = state + kHeldControls;
-  const int nu = static_cast<int>(m->nu);
-  const double time = d->time, began = state[kStepBegan], made = state[kMadeAt];
-
-  // later stages of RK4 belong to the step that is under way
-  const bool stage = m->opt.integrator == mjINT_RK4 && state[kStepEnded] == 0 && time > began &&
-                     time <= began + m->opt.timestep * (1 + kKnotSlack);
-  if (!stage) {
-    state[kStepBegan] = time;
-    state[kStepEnded] = 0;
-
+  HeldControl control(m, d, instance_);
+  if (control.BeginsStep()) {
     // made where the interval began, then held through its steps
-    const double interval = IntervalAt(time);
+    const double time = d->time, made = control.made_at(), interval = IntervalAt(time);
     const bool held = time > made && time - made < run_->knot_time && IntervalAt(made) == interval;
     if (!held) {
-      Policy(m, d, interval, u);
-      state[kMadeAt] = time;
+      Policy(m, d, interval, control.u());
+      control.SetMade();
     }
   }
-  mju_copy(d->ctrl, u, nu);
+  control.Act();
 }
 
 // actuators that the instance backs push with their control
@@ -163,16 +133,7 @@ void PolicyPlugin::Compute(const mjModel* m, mjData* d, int capability) {
 }  // namespace
 
 void RegisterPolicy() {
-  // passive: the only stage ahead of actuation in a step
-  mjpPlugin plugin = MakePlugin<PolicyPlugin>(kPolicyName, kPolicyAttributes, mjPLUGIN_ACTUATOR | mjPLUGIN_PASSIVE);
-  plugin.nstate = [](const mjModel* m, int) { return kHeldControls + static_cast<int>(m->nu); };
-  plugin.reset = [](const mjModel* m, mjtNum* state, void* data, int) {
-    if (data) static_cast<PolicyPlugin*>(data)->Reset(m, state);
-  };
-  plugin.advance = [](const mjModel* m, mjData* d, int instance) {
-    if (PolicyPlugin* policy = PluginCallbacks<PolicyPlugin>::Of(d, instance)) policy->Advance(m, d);
-  };
-  RegisterOnce(plugin);
+  RegisterOnce(MakeControlPlugin<PolicyPlugin>(kPolicyName, kPolicyAttributes, mjPLUGIN_ACTUATOR));
 }
 
 }  // namespace costate

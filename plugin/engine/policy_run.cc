@@ -88,8 +88,7 @@ std::string NameMismatch(const char* what, const std::vector<std::string>& run, 
 
 }  // namespace
 
-std::string PolicyRun::StructureMismatch(const mjModel* m) const {
-  const mjModel* r = record.model.get();
+std::string StructureMismatch(const mjModel* r, const mjModel* m) {
   const Dims run(r), here(m);
   const struct {
     const char* name;

@@ -15,6 +15,10 @@ inline constexpr char kPolicyName[] = "costate.policy";
 enum class PolicyEnd { kHold, kLoop, kZero };
 inline constexpr const char* kPolicyEndWords[] = {"hold", "loop", "zero"};
 
+/// "" when two models have the same state and controls, else the first difference with both values: a run's, and the
+/// one here.
+std::string StructureMismatch(const mjModel* run, const mjModel* here);
+
 struct PolicyRun {
   std::string folder;
   Record record;         ///< model, trajectory, policy, context
@@ -27,7 +31,9 @@ struct PolicyRun {
   std::string Mismatch(const mjModel* model) const;
 
   /// The same but for the time step.
-  std::string StructureMismatch(const mjModel* model) const;
+  std::string StructureMismatch(const mjModel* model) const {
+    return costate::StructureMismatch(record.model.get(), model);
+  }
 };
 
 /// The run in a folder, or of its record.json; read again only when a file of it has changed since.

@@ -9,6 +9,7 @@ namespace {
 // Runs when the object is loaded, by a host or by the linker: it must neither print nor touch the engine's handlers.
 mjPLUGIN_LIB_INIT(costate) {
   RegisterLinearization();
+  RegisterMpc();
   RegisterPolicy();
   RegisterSmoothContact();
 }

@@ -124,6 +124,16 @@ std::unique_ptr<ResidualCost> MovableCost(const Task& task) {
 
 std::vector<GoalPlace> MovablePlaces(const Task& task) { return PlacesOf(task.model.get(), MovableCost(task).get()); }
 
+std::string NameOfPlace(const mjModel* model, const GoalPlace& place) {
+  for (int i = 0; i < model->nsensor; ++i) {
+    if (model->sensor_adr[i] != place.sensor) continue;
+    const int type = model->sensor_objtype[i];
+    return std::string(type == mjOBJ_XBODY ? "body" : mju_type2Str(type)) + " " +
+           ElementName(model, type == mjOBJ_XBODY ? mjOBJ_BODY : type, model->sensor_objid[i]);
+  }
+  return "";
+}
+
 std::vector<GoalPlace> GoalPlaces(const Task& task) {
   return PlacesOf(task.model.get(), dynamic_cast<const ResidualCost*>(task.cost.get()));
 }

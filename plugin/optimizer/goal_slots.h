@@ -6,6 +6,7 @@
 #include <costate/task.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "optimizer/cost_terms.h"
@@ -32,6 +33,9 @@ std::unique_ptr<ResidualCost> MovableCost(const Task& task);
 
 /// Its goals, in the order of MpcGoals.
 std::vector<GoalPlace> MovablePlaces(const Task& task);
+
+/// The part that shall be there: "site hand".
+std::string NameOfPlace(const mjModel* model, const GoalPlace& place);
 
 /// What counts more at the end than on the way.
 bool IsGoal(const ResidualTerm& term);

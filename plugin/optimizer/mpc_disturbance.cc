@@ -38,7 +38,10 @@ void MpcDisturbance::Measured(MpcMeasurement* measured) {
   if (force_.size() == 0) return;
   const mjModel* model = task_.model.get();
   const EngineGuard guard(data_.get());
-  const int predicted = u_.size() > 0 && measured->x.allFinite() && Predict() ? Contacts(next_) : -1;
+  constexpr double kSlack = 1e-3;  // of a control interval: what was not measured at its end is not learned from
+  const bool follows = std::abs(measured->time - last_.time - control_time_) < kSlack * control_time_;
+  const bool predicts = u_.size() > 0 && follows && measured->x.allFinite() && Predict();
+  const int predicted = predicts ? Contacts(next_) : -1;
   // an impact that comes early or late is no force; M is that of the measured state
   if (predicted >= 0 && Contacts(measured->x) == predicted) {
     error_ = measured->x.segment(model->nq, model->nv) - next_.segment(model->nq, model->nv);

@@ -38,6 +38,7 @@ bool EndsThere(const Problem& problem, const Trajectory& motion, double knot_tim
 void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data) {
   SetContext(task.model.get(), data, task.context);
   SetMovingContext(task.model.get(), data, measured.moving);
+  if (measured.scene.size() > 0) mj_setState(task.model.get(), data, measured.scene.data(), kSceneSignature);
   mju_addTo(data->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
 }
 
@@ -125,15 +126,15 @@ Guess MpcPlanner::FirstGuess() const {
   return guess;
 }
 
-MpcPlanPtr MpcPlanner::TakeFirst(const SolveResult& solved, MpcResult* result) {
-  result->first_plan = solved.message;
-  result->first_status = solved.status;
-  result->first_gained = solved.initial_cost - solved.cost > kGained * std::abs(solved.initial_cost);
-  result->first_violation = solved.violation;
+MpcPlanPtr MpcPlanner::TakeFirst(const SolveResult& solved, MpcReport* report) {
+  report->first_plan = solved.message;
+  report->first_status = solved.status;
+  report->first_gained = solved.initial_cost - solved.cost > kGained * std::abs(solved.initial_cost);
+  report->first_violation = solved.violation;
   return Take(0, solved);
 }
 
-MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* result) {
+MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcReport* report) {
   Problem start = problem();
   start.cost = task_.cost.get();  // which says its terms; this plan begins with the task
   Guess guess = FirstGuess();
@@ -150,7 +151,7 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* resul
                        EndsThere(start, found.trajectory, knot_time_));
     if (over && !hindered) {
       SayUntouched(start, &found);
-      return TakeFirst(found, result);
+      return TakeFirst(found, report);
     }
   }
 
@@ -163,7 +164,7 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcResult* resul
     constrained_->augmented.lambda = solved.multipliers;
     constrained_->augmented.rho = solved.state.penalties;
   }
-  return TakeFirst(solved, result);
+  return TakeFirst(solved, report);
 }
 
 // from now on plans begin there

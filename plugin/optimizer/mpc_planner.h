@@ -46,10 +46,14 @@ class ShiftedCost final : public Cost {
 struct MpcMeasurement {
   double time = 0;     ///< [s] since the start
   VectorXd x, moving;  ///< moving context: see kMovingSignature
+  VectorXd scene{};    ///< by kSceneSignature, where it is another than the task's; empty: it is not
   VectorXd force{};    ///< nv, estimated: what acts beside all that the model knows of; empty: nothing
 };
 
-/// The context in which the measured x is stepped: the task's, what had moved of it by then, and the force.
+/// What stands about a robot, which no step moves.
+inline constexpr int kSceneSignature = mjSTATE_EQ_ACTIVE | mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT;
+
+/// The context in which the measured x is stepped: the task's, what had moved of it by then, the scene and the force.
 void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data);
 
 class MpcPlanner {
@@ -59,8 +63,8 @@ class MpcPlanner {
 
   /// The plan from the task's start, as the task says that its motion is found: from sampled controls, by way of
   /// smoothed contacts, by iLQR or multiple shooting. Null when none can be simulated; reason() is the solver's message
-  /// in any case. @param result  how its solver ended: first_plan and what else it has of it.
-  MpcPlanPtr First(const IterationCallback& callback, MpcResult* result);
+  /// in any case. @param report  how its solver ended: first_plan and what else it has of it.
+  MpcPlanPtr First(const IterationCallback& callback, MpcReport* report);
 
   /// A plan that acts from `begin` on. @param book  what acts until then, and what it starts from.
   /// @param iterations  at most; fewer where it has converged.  @param budget  [s].
@@ -74,7 +78,7 @@ class MpcPlanner {
 
  private:
   MpcPlanPtr Take(double begin, const SolveResult& result);
-  MpcPlanPtr TakeFirst(const SolveResult& solved, MpcResult* result);
+  MpcPlanPtr TakeFirst(const SolveResult& solved, MpcReport* report);
   bool HasSettled(const IterationRecord& last) const;
   void UpdateMultipliers(const SolveResult& result);
   void Place(double begin);

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
+#include "core/element.h"
 #include "core/state_layout.h"
 #include "optimizer/task_write.h"
 #include "optimizer/task_xml.h"
@@ -20,14 +22,14 @@ const mjModel* PlantModel(const Task& task, const MpcSimulation& simulation) {
 
 double ControlTime(const Task& task) { return task.substeps * task.model->opt.timestep; }
 
-// the planned robot and the one that is simulated, which is refused for what plans could not move
+// the planned robot and the one that moves, which is refused for what plans could not move
 struct Robots {
   const mjModel *planned, *plant;
+  const char* whose = "the simulated robot";
 
   [[noreturn]] void Refuse(const std::string& its, const std::string& its_plan) const {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("MPC: the simulated robot '{}' has {}, the planned one '{}' has {}", ModelName(plant), its,
-                            ModelName(planned), its_plan));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("MPC: {} '{}' has {}, the planned one '{}' has {}", whose,
+                                                         ModelName(plant), its, ModelName(planned), its_plan));
   }
   void CheckNames(const char* kind, std::vector<std::string> (*names)(const mjModel*)) const {
     const std::vector<std::string> ours = names(planned), its = names(plant);
@@ -53,6 +55,32 @@ ModelPtr LoadPlant(const Task& task, const std::string& model_file) {
   const ModelPtr model = LoadModel(path);
   Robots{task.model.get(), model.get()}.CheckSizes();  // else what the task says of its own would be refused
   return ParseWrittenTask(file.Edited({{file.Root("task"), "model", path}}), model_file).model;
+}
+
+void CheckRobot(const Task& task, const mjModel* robot, const char* whose) {
+  const Robots robots{task.model.get(), robot, whose};
+  robots.CheckSizes();
+  const std::pair<int, const char*> parts[] = {{mjSTATE_HISTORY, "of delays"},
+                                               {mjSTATE_PLASTIC, "of plastic deformation"},
+                                               {mjSTATE_EQ_ACTIVE, "of equalities, on or off"}};
+  for (const auto& [element, what] : parts) {
+    const mjtSize its = mj_stateSize(robot, element), planned = mj_stateSize(robots.planned, element);
+    if (its != planned) robots.Refuse(fmt::format("{} numbers {}", its, what), fmt::format("{}", planned));
+  }
+}
+
+std::vector<int> MocapBodies(const Task& task, const mjModel* robot, const char* whose) {
+  const mjModel* model = task.model.get();
+  std::vector<int> ids(static_cast<std::size_t>(model->nmocap), -1);
+  for (int b = 1; b < model->nbody; ++b) {
+    if (model->body_mocapid[b] < 0) continue;
+    const std::string name = ElementName(model, mjOBJ_BODY, b);
+    const int its = ElementId(robot, mjOBJ_BODY, name);
+    if (its < 0 || robot->body_mocapid[its] < 0)
+      Robots{model, robot, whose}.Refuse(fmt::format("no mocap body {}", name), "one");
+    ids[static_cast<std::size_t>(model->body_mocapid[b])] = robot->body_mocapid[its];
+  }
+  return ids;
 }
 
 void CheckPlant(const Task& task, const MpcSimulation& simulation) {

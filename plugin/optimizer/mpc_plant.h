@@ -9,6 +9,14 @@
 
 namespace costate {
 
+/// @throws Error{kInvalidArgument} unless a robot has the states and controls of the task's model, by name, and hands as
+///         much on beside them from step to step, but for the state of plugins. @param whose  "the simulated robot".
+void CheckRobot(const Task& task, const mjModel* robot, const char* whose);
+
+/// Which of a robot's mocap poses are those of the task's model, by the names of their bodies.
+/// @throws Error{kInvalidArgument} where one is missing.
+std::vector<int> MocapBodies(const Task& task, const mjModel* robot, const char* whose);
+
 /// @throws Error{kInvalidArgument} unless plans of the task's model can move simulation.plant, if there is one.
 void CheckPlant(const Task& task, const MpcSimulation& simulation);
 
@@ -16,6 +24,7 @@ class MpcPlant {
  public:
   MpcPlant(const Task& task, const MpcSimulation& simulation, int steps);
 
+  int steps() const { return static_cast<int>(motion_.U.cols()); }
   double time() const { return t_ * control_time_; }  ///< [s] since the start
   double control_time() const { return control_time_; }
   const mjData* data() const { return data_.get(); }

@@ -9,7 +9,7 @@
 
 #include "core/extremes.h"
 #include "core/lap.h"
-#include "optimizer/mpc_run.h"
+#include "optimizer/mpc_driver.h"
 
 namespace costate {
 namespace {
@@ -17,36 +17,36 @@ namespace {
 constexpr std::size_t kRecent = 32;  // plans whose latency says what the next one will take
 
 // the planner on its thread; everything but the planner itself is behind the mutex
-class PlannerThread {
+class PlannerThread final : public MpcSchedule {
  public:
-  explicit PlannerThread(MpcRun* run)
-      : run_(*run),
-        mpc_(run->task.mpc),
-        h_(run->plant.control_time()),
-        iterations_(run->Iterations(mpc_.rate > 0 ? 1 / mpc_.rate : 0)) {
-    book_ = run_.control.book();
-    run_.result.plan_iterations = iterations_;
-    WarmUp();
+  PlannerThread(MpcDriver* driver, const MpcMeasurement& measured)
+      : driver_(*driver),
+        mpc_(driver->task.mpc),
+        h_(driver->control_time),
+        iterations_(driver->Iterations(mpc_.rate > 0 ? 1 / mpc_.rate : 0)) {
+    book_ = driver_.control.book();
+    driver_.report.plan_iterations = iterations_;
+    WarmUp(measured);
     thread_ = std::thread([this] { Work(); });
   }
-  ~PlannerThread() {
+  ~PlannerThread() override {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       quit_ = true;
     }
     wake_.notify_all();
     thread_.join();
+    if (done_) driver_.Count(measured_.time, number_, recent_.back());  // too late to be followed
   }
 
-  /// The robot's state; hands over what the planner has finished, and says what is late.
-  void Exchange(const MpcMeasurement& measured) {
+  void Exchange(const MpcMeasurement& measured) override {
     std::unique_lock<std::mutex> lock(mutex_);
     if (exception_) std::rethrow_exception(exception_);
     measured_ = measured;
     fresh_ = true;
     if (done_) {
-      run_.control.Take(std::move(plan_), number_, measured.time, reason_);
-      run_.CheckBudget(measured.time, number_, recent_.back());
+      driver_.control.Take(std::move(plan_), number_, measured.time, reason_);
+      driver_.Count(measured.time, number_, recent_.back());
       if (done_late_ > 0.5 * h_ && !told_late_) TellLate(measured.time, fmt::format("{:.3g} ms ago", 1e3 * done_late_));
       done_ = false;
     } else if (busy_ && !told_late_ && measured.time > due_ + 0.5 * h_) {
@@ -59,14 +59,14 @@ class PlannerThread {
  private:
   void TellLate(double now, const std::string& how) {
     told_late_ = true;
-    run_.control.SetLate(now, fmt::format("plan {} was due {}", number_, how));
-    if (!busy_) run_.control.SetArrived();
+    driver_.control.SetLate(now, fmt::format("plan {} was due {}", number_, how));
+    if (!busy_) driver_.control.SetArrived();
   }
 
   // one plan for nothing: memory is taken, and its time is a first guess of what plans take
-  void WarmUp() {
+  void WarmUp(const MpcMeasurement& measured) {
     Clock::time_point start = Clock::now();
-    run_.planner.Next(run_.plant.Measure(), 0, book_, iterations_, Budget(0));
+    driver_.planner.Next(measured, 0, book_, iterations_, Budget(0));
     recent_.push_back(Lap(&start));
   }
 
@@ -98,29 +98,28 @@ class PlannerThread {
       fresh_ = false;
       busy_ = true;
       told_late_ = false;
-      due_ = measured.time + run_.Intervals(Delay()) * h_;
+      due_ = measured.time + driver_.Intervals(Delay()) * h_;
       next_ = mpc_.rate > 0 ? measured.time + 1 / mpc_.rate : 0;
-      number_ = ++run_.result.plans;
+      ++number_;
       book = book_;
     }
     Clock::time_point start = Clock::now();
-    MpcPlanPtr plan = run_.planner.Next(measured, due_, book, iterations_, Budget(Delay()));
+    MpcPlanPtr plan = driver_.planner.Next(measured, due_, book, iterations_, Budget(Delay()));
     const double seconds = Lap(&start);
 
     std::lock_guard<std::mutex> lock(mutex_);
     if (plan) book_.Add(plan);
-    run_.result.latency.push_back(seconds);
     recent_.push_back(seconds);
     if (recent_.size() > kRecent) recent_.pop_front();
     plan_ = std::move(plan);
-    reason_ = run_.planner.reason();
+    reason_ = driver_.planner.reason();
     done_late_ = measured_.time - due_;
     done_ = true;
     busy_ = false;
     return true;
   }
 
-  MpcRun& run_;
+  MpcDriver& driver_;
   const MpcOptions& mpc_;
   const double h_;
   const int iterations_;
@@ -141,17 +140,8 @@ class PlannerThread {
 
 }  // namespace
 
-void RunThreads(MpcRun* run) {
-  PlannerThread planner(run);
-  const Clock::time_point start = Clock::now();
-  for (int i = 0; i < run->steps; ++i) {
-    MpcMeasurement measured = run->plant.Measure();
-    run->disturbance.Measured(&measured);
-    planner.Exchange(measured);
-    if (!run->Advance(measured, i)) return;
-    std::this_thread::sleep_until(
-        start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(run->plant.time())));
-  }
+std::unique_ptr<MpcSchedule> MakePlannerThread(MpcDriver* driver, const MpcMeasurement& measured) {
+  return std::make_unique<PlannerThread>(driver, measured);
 }
 
 }  // namespace costate

@@ -358,5 +358,57 @@ TEST(CliMpc, RefusesBadInputByName) {
   EXPECT_TRUE(RefusedWith(Costate({"mpc", WriteMpcTask(folder, "<mpc delay='-1'/>"), "--no-save"}), "delay is -1"));
 }
 
+// ---- in other hosts --------------------------------------------------------------------------------------------------
+
+// the file plans by itself where it is stepped; its goal is a ball that can be moved, in keyframes, too
+TEST(CliMpc, ExportsAModelThatPlansInAnyHost) {
+  const TemporaryFolder folder;
+  folder.Write(
+      "crane.xml",
+      "<mujoco model='crane'><option timestep='0.01' gravity='0 0 0'/><worldbody><body name='hook'>"
+      "<joint name='x' type='slide' axis='1 0 0'/><joint name='z' type='slide' axis='0 0 1'/>"
+      "<geom size='.05' mass='1'/><site name='tip'/></body><body name='post' mocap='true' pos='0 2 0'/></worldbody>"
+      "<actuator><motor joint='x' ctrlrange='-50 50'/><motor joint='z' ctrlrange='-50 50'/></actuator>"
+      "<keyframe><key name='up' qpos='0 1' mpos='0 3 0'/></keyframe></mujoco>");
+  const std::string task =
+      folder.Write("crane.task.xml",
+                   "<task model='crane.xml' horizon='0.5'><start key='up'/><option timestep='0.005'/><cost site='tip' "
+                   "quantity='pos' index='0 2' target='1 0.5' terminal='100'/><cost qvel='all' terminal='1'/></task>");
+  const std::string live = folder.File("live.xml");
+  const ProcessResult result = Costate({"mpc", task, "--export", live});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Has(result.out, "wrote " + live));
+  EXPECT_TRUE(Has(result.out, "a green ball, 'goal of site tip', moves that goal"));
+  std::string text = support::ReadFile(live);
+  EXPECT_TRUE(Has(text, "timestep=\"0.005\""));
+
+  // stepped like any model; plans within steps, that the machine's speed says nothing
+  text.replace(text.find("<config key=\"start\""), 0, "<config key='wait' value='on'/>");
+  const ModelPtr model = LoadModel(folder.Write("waits.xml", text));
+  const mjModel* m = model.get();
+  const DataPtr d = MakeData(m);
+  EXPECT_EQ(d->qpos[1], 1);
+  const int ball = m->body_mocapid[mj_name2id(m, mjOBJ_BODY, "goal of site tip")];
+  ASSERT_GE(ball, 0);
+  EXPECT_EQ(d->mocap_pos[3 * ball], 1);
+  EXPECT_EQ(d->mocap_pos[3 * ball + 2], 0.5);
+  EXPECT_EQ(m->key_mpos[3 * ball], 1);
+  const auto run = [&](double seconds) {
+    for (const double end = d->time + seconds; d->time < end;) mj_step(m, d.get());
+  };
+  run(2);
+  EXPECT_NEAR(d->qpos[0], 1, 0.02);
+  EXPECT_NEAR(d->qpos[1], 0.5, 0.02);
+  d->mocap_pos[3 * ball] = -0.5;
+  run(2);
+  EXPECT_NEAR(d->qpos[0], -0.5, 0.02);
+
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--export", live}), "--force"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--export", task, "--force"}), "is the task file itself"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--export", folder.File("crane.xml"), "--force"}), "was made from"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", folder.File("crane.xml"), "--export", live}), "a host reads a task file"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", task, "--export", live, "--rate", "5"}), "--rate excludes --export"));
+}
+
 }  // namespace
 }  // namespace costate

@@ -15,7 +15,7 @@ TEST(PluginLibrary, LoadsInAHostWithoutAWordAndLeavesItsHandlersAlone) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(result.out,
-            "messages 0\nhandler kept\nplugin costate.linearization\nplugin costate.policy\nplugin "
+            "messages 0\nhandler kept\nplugin costate.linearization\nplugin costate.mpc\nplugin costate.policy\nplugin "
             "costate.smooth_contact\ntime 0.002\nlibrary resident\n");
 }
 
@@ -25,7 +25,7 @@ TEST(PluginLibrary, ASecondCopyIsNoError) {
   const support::ProcessResult result =
       support::RunProcess({COSTATE_PLUGIN_HOST, COSTATE_LIBRARY, folder.File("libcostate_copy.so")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("copy 3\ntime 0.002\n"), std::string::npos) << result.out << result.err;
+  EXPECT_NE(result.out.find("copy 4\ntime 0.002\n"), std::string::npos) << result.out << result.err;
 }
 
 TEST(PluginLibrary, LoadsFromAFolderAsHostsDo) {

@@ -345,7 +345,7 @@ TEST_F(PolicyPluginTest, IsExportedAsAModelThatPlaysByItself) {
   const DataPtr d = MakeData(m.get());
   EXPECT_TRUE(MatricesNearRelative(Play(m.get(), d.get()), run_.trajectory.X, 1e-12));
   EXPECT_ERROR(WritePlayback(folder_.File("run"), folder_.File("flyer.xml")), ErrorCode::kFile,
-               "that the run was made from");
+               "is the model that run '");
   EXPECT_ERROR(WritePlayback(folder_.File("run"), folder_.File("none/play.xml")), ErrorCode::kFile,
                "cannot be written");
   std::string renamed = Scene("implicitfast");

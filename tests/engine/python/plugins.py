@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 LIBRARY, PROGRAM, SOURCE, PACKAGES = sys.argv[1:5]
 INSTALL = "python3 -m pip install --target build/mujoco-python mujoco-core==4.0.1"
@@ -161,6 +162,26 @@ def check_policy(folder):
     print(run(sys.executable, f"{SOURCE}/examples/python/jacobians.py", LIBRARY, f"{SOURCE}/models/cartpole/cartpole.xml").strip())
 
 
+def check_mpc(folder):
+    """An exported task plans in a host that only steps, and follows the ball that the host moves."""
+    live = folder / "live.xml"
+    run(PROGRAM, "mpc", f"{SOURCE}/models/arm/reach.xml", "--export", live)
+    model = mujoco.MjModel.from_xml_path(str(live))
+    data = mujoco.MjData(model)
+    goal = model.body("goal of site tip").mocapid[0]
+    for move in ((0, 0, 0), (-0.1, 0, 0.15)):
+        data.mocap_pos[goal] += move
+        mujoco.mj_step(model, data)  # the first plan takes its time
+        begun = time.time() - data.time
+        while data.time < 2 or (any(move) and data.time < 4):
+            mujoco.mj_step(model, data)
+            time.sleep(max(0, begun + data.time - time.time()))  # plans are made on a thread, in real time
+        mujoco.mj_forward(model, data)
+        miss = np.linalg.norm(data.site("tip").xpos - data.mocap_pos[goal])
+        print(f"mpc: {1e3 * miss:.2f} mm off its goal")
+        assert miss < 0.1  # plans of a second on a machine of any speed; the arm reaches 0.9 m
+
+
 def check_errors():
     for wrong, text in ((SCENE.replace("STIFFNESS", "-1"), "attribute stiffness: it is -1, expected a number above 0"),
                         (SCENE.replace("STIFFNESS", "1").replace("A B level", "A.xx"), "attribute output: there is no 'A.xx'")):
@@ -207,4 +228,5 @@ check_errors()
 check_python_callbacks()
 with tempfile.TemporaryDirectory() as temporary:
     check_policy(pathlib.Path(temporary))
+    check_mpc(pathlib.Path(temporary))
 print("passed")
