@@ -64,6 +64,9 @@ using DescentCallback = std::function<bool(const IterationRecord&, ConstVectorRe
 DescentResult Descend(const Task& task, ParameterSet* parameters, const DescentOptions& options = {},
                       const DescentCallback& callback = {});
 
+/// What Descend refuses, before it begins.
+void CheckDescent(const Task& task, const ParameterSet* parameters, const DescentOptions& options);
+
 }  // namespace costate
 
 #endif  // COSTATE_DESCENT_H_

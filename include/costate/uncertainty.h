@@ -18,6 +18,7 @@ struct UndeterminedDirection {
 /// What a fit leaves open. Inputs are the task's entries of the start, then its parameters.
 struct FitUncertainty {
   std::string why_not;  ///< where there is no estimate, the reason; else empty
+  bool is_fit = false;  ///< numbers or a start were fitted to a motion, without controls: an estimate is expected
   int residuals = 0;    ///< n, numbers that were compared
   /// Of what is left, from one knot to the next: mean over the compared entries that have any. Near 0 it is noise, near
   /// 1 what the model does not do.

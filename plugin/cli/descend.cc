@@ -53,7 +53,10 @@ std::string Interval(const FitUncertainty& fit, std::size_t input) {
 // what the fit leaves open, and whether what is left looks like noise
 void PrintUncertainty(const Task& task, const ParameterSet* parameters, const DescentResult& result,
                       const FitUncertainty& fit) {
-  if (!fit.why_not.empty()) return;
+  if (!fit.why_not.empty()) {
+    if (fit.is_fit) fmt::print("  ±             none: {}\n", fit.why_not);
+    return;
+  }
   fmt::print(
       "  ±             two standard errors: {} numbers are compared, and what is left of them is taken for noise\n",
       fit.residuals);

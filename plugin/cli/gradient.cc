@@ -372,6 +372,7 @@ bool Evaluate(const Task& task, const AdjointOptions& options, Simulator* simula
   out->work.rollout_seconds = Fastest([&] { out->status = simulator->Rollout(task.x0, task.U_guess, &out->motion); });
   fmt::print("{}: {} knots of {:.4g} s; gradient of the guess's loss by {}\n\n", task.name, task.N,
              simulator->knot_time(), InputsText(task.inputs));
+  std::fflush(stdout);  // before what may take its time
   if (!out->status.ok()) {
     fmt::print("the guess cannot be simulated: {} at knot {}\n", ToString(out->status.status), out->status.knot);
     return false;
@@ -415,6 +416,7 @@ int RunGradient(const GradientArguments& given) {
   const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
   const mjModel* model = parameters ? parameters->model() : task.model.get();
   AdjointOptions options = ReadAdjoint(arguments, task, parameters.get());
+  if (descends) CheckDescent(task, parameters.get(), descend.options);
 
   SmoothModel smooth;
   const AdjointOptions truth = options;
@@ -442,6 +444,7 @@ int RunGradient(const GradientArguments& given) {
   const auto diagnostics = simulator.Diagnose(at_guess.motion);
   for (const std::string& label : LabelFailures(model, at_guess.motion, at_guess.status, diagnostics))
     fmt::print("note          {}\n", label);
+  std::fflush(stdout);
 
   bool agrees = true;
   std::vector<LossCheckEntry> check;

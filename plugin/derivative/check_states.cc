@@ -113,11 +113,18 @@ void Randomize(const mjModel* model, mjData* data) {
   }
 }
 
+// a shallow copy: derivatives are of models that do not sleep, and the engine refuses to put some equalities to sleep
+mjModel Awake(const mjModel* model) {
+  mjModel awake = *model;
+  awake.opt.enableflags &= ~mjENBL_SLEEP;
+  return awake;
+}
+
 // steps until contacts carry force, then on past the impact; where the motion diverges soon after that, the first
 // contact is where it was still a motion; false when none appears
 bool Settle(const mjModel* model, mjData* data, double* seconds) {
   EngineGuard guard(data);
-  mjModel local = *model;
+  mjModel local = Awake(model);
   local.opt.disableflags |= mjDSBL_AUTORESET;
   const double start = data->time, h = model->opt.timestep;
   const int limit = std::min(kSettleSteps, static_cast<int>(kSettleLimit / h) + 1);
@@ -172,7 +179,8 @@ std::vector<CheckState> MakeCheckStates(const mjModel* model, const CheckStateOp
   DataPtr probe = CopyOf(model, given.data.get());
   {
     EngineGuard guard(probe.get());
-    mj_forward(model, probe.get());
+    const mjModel awake = Awake(model);
+    mj_forward(&awake, probe.get());
   }
   const bool touching = HasContacts(probe.get());
   if (possible) given.description += touching ? ", in contact" : ", no contact";

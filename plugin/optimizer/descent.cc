@@ -222,25 +222,6 @@ void CheckInputs(const Task& task, const ParameterSet* parameters) {
   }
 }
 
-void CheckDescent(const Task& task, const ParameterSet* parameters, const DescentOptions& options) {
-  CheckInputs(task, parameters);
-  if (options.smooth.any() && parameters && parameters->size() > 0) {
-    throw Error(ErrorCode::kInvalidArgument, "descent: slopes by '" + parameters->Names().front() +
-                                                 "' are of the model that it changes, not of a smoothed one");
-  }
-  if (options.method == DescentMethod::kGaussNewton && (!task.inputs.controls.empty() || options.smooth.any())) {
-    throw Error(ErrorCode::kUnsupported,
-                task.inputs.controls.empty()
-                    ? "Gauss-Newton steps have no smoothed slopes: L-BFGS has"
-                    : "Gauss-Newton steps are for starts and parameters, and controls are among what is changed");
-  }
-  if (options.method == DescentMethod::kGaussNewton && task.model->nhistory > 0) {
-    throw Error(ErrorCode::kUnsupported, "Gauss-Newton steps need tangents, which do not follow delays, and model '" +
-                                             ModelName(task.model.get()) +
-                                             "' has them: L-BFGS needs gradients alone (--descend lbfgs)");
-  }
-}
-
 // a descent; of a fit to a recorded motion by way of a start that is held, and of shorter motions
 class Descent {
  public:
@@ -340,7 +321,8 @@ void Descent::FollowByShorter() {
     found_ = led;
     found_.initial_value = initial;
     found_.message +=
-        fmt::format("; by way of shorter motions, the whole one alone led to {:.6g} in {} iterations", alone, before_);
+        fmt::format(", behind others by way of shorter motions; the whole one alone led to {:.6g} in {} iterations",
+                    alone, before_);
   }
   loss_.Shorten(task_.N);
   if (interrupted_) found_.status = SolveStatus::kInterrupted;
@@ -374,6 +356,25 @@ DescentResult Descent::Run() {
 }
 
 }  // namespace
+
+void CheckDescent(const Task& task, const ParameterSet* parameters, const DescentOptions& options) {
+  CheckInputs(task, parameters);
+  if (options.smooth.any() && parameters && parameters->size() > 0) {
+    throw Error(ErrorCode::kInvalidArgument, "descent: slopes by '" + parameters->Names().front() +
+                                                 "' are of the model that it changes, not of a smoothed one");
+  }
+  if (options.method == DescentMethod::kGaussNewton && (!task.inputs.controls.empty() || options.smooth.any())) {
+    throw Error(ErrorCode::kUnsupported,
+                task.inputs.controls.empty()
+                    ? "Gauss-Newton steps have no smoothed slopes: L-BFGS has"
+                    : "Gauss-Newton steps are for starts and parameters, and controls are among what is changed");
+  }
+  if (options.method == DescentMethod::kGaussNewton && task.model->nhistory > 0) {
+    throw Error(ErrorCode::kUnsupported, "Gauss-Newton steps need tangents, which do not follow delays, and model '" +
+                                             ModelName(task.model.get()) +
+                                             "' has them: L-BFGS needs gradients alone (--descend lbfgs)");
+  }
+}
 
 const char* ToString(DescentMethod method) {
   switch (method) {

@@ -13,6 +13,7 @@
 #include "core/name.h"
 #include "core/number.h"
 #include "core/read_file.h"
+#include "optimizer/si_unit.h"
 #include "optimizer/task_xml.h"
 #include "rollout/record_format.h"
 
@@ -88,16 +89,23 @@ bool SaysOrder(const CsvTable& table, const std::vector<std::string>& wanted) {
   return parts || numbered;
 }
 
+struct NamedUnit {
+  std::string name, unit;
+};
+
 // "time [s]" and "time (s)" are called time; "qpos[knee]" and "ctrl[left (1)]" keep what their brackets hold
-std::string WithoutUnit(const std::string& name) {
+NamedUnit TakeUnit(const std::string& name) {
   int depth = 0;
   for (std::size_t i = 0; i < name.size(); ++i) {
     const bool opens = name[i] == '[' || name[i] == '(';
-    if (opens && depth == 0 && i > 0 && name[i - 1] == ' ') return TrimCell(name.substr(0, i));
+    if (opens && depth == 0 && i > 0 && name[i - 1] == ' ') {
+      const std::size_t close = name.find_first_of("])", i);
+      return {TrimCell(name.substr(0, i)), TrimCell(name.substr(i + 1, std::min(close, name.size()) - i - 1))};
+    }
     if (opens) ++depth;
     if (name[i] == ']' || name[i] == ')') --depth;
   }
-  return name;
+  return {name, ""};
 }
 
 bool IsHeader(const std::vector<std::string>& cells) {
@@ -176,12 +184,30 @@ std::string CsvTable::MisspelledText(const std::vector<std::string>& wanted, con
   return "";
 }
 
+namespace {
+
+// a column's name without its unit, which is taken out of its numbers
+double TakeName(const std::string& cell, CsvTable* table) {
+  const auto [name, unit] = TakeUnit(cell);
+  table->names.push_back(name);
+  if (unit == "g") {
+    Fail(*table, table->header,
+         fmt::format("column '{}' is in g, which may be grams or gravity: write it in kg or m/s^2", name));
+  }
+  const double scale = ScaleOfUnit(unit).value_or(1);
+  if (scale != 1) table->converted.push_back(fmt::format("{} from {}", name, unit));
+  return scale;
+}
+
+}  // namespace
+
 CsvTable ReadTable(const std::string& path) {
   CsvTable table;
   table.path = path;
   std::istringstream file = Open(&table);
   std::vector<std::vector<double>> rows;
   std::string text;
+  std::vector<double> scale;  // of each column
   std::size_t columns = 0;
   for (int line = 1; std::getline(file, text); ++line) {
     if (line == 1 && text.starts_with(kByteOrderMark)) text.erase(0, sizeof(kByteOrderMark) - 1);
@@ -192,8 +218,8 @@ CsvTable ReadTable(const std::string& path) {
         Fail(table, line, "its columns are separated by ';': write them with commas between, and points in numbers");
       columns = cells.size();
       if (IsHeader(cells)) {
-        for (const std::string& cell : cells) table.names.push_back(WithoutUnit(cell));
         table.header = line;
+        for (const std::string& cell : cells) scale.push_back(TakeName(cell, &table));
         continue;
       }
     }
@@ -210,6 +236,7 @@ CsvTable ReadTable(const std::string& path) {
              fmt::format("'{}' in column {} is not a finite number{}", cells[i], i + 1,
                          other ? "; columns are separated by commas" : ""));
       }
+      if (!scale.empty()) row[i] *= scale[i];
     }
     table.line.push_back(line);
   }
@@ -230,7 +257,7 @@ bool IsOfMotion(const std::string& name) { return BeginsWithOne(kMotionHeads, na
 bool IsOfRun(const std::string& name, const mjModel* model) {
   const std::vector<std::string> run =
       TrajectoryHeader(model, {.cost = true, .gradient_norm = true, .diagnostics = true});
-  return std::any_of(run.begin(), run.end(), [&](const std::string& known) { return WithoutUnit(known) == name; });
+  return std::any_of(run.begin(), run.end(), [&](const std::string& known) { return TakeUnit(known).name == name; });
 }
 
 void RefuseOtherColumns(const CsvTable& table, const mjModel* model) {
@@ -306,12 +333,20 @@ TimeSeries SeriesOf(const CsvTable& table, const std::vector<std::string>& names
     for (int i = 0; i < n; ++i) {
       series.values(i, row) = table.values(row, column[i]);
       if (std::isnan(series.values(i, row))) {
-        Fail(table, line, fmt::format("the cell in column {} is empty or nan", column[i] + 1));
+        Fail(table, line,
+             fmt::format("the cell in column {} is empty or nan{}", column[i] + 1,
+                         time >= 0 ? ": leave out rows of which not all was measured, those beside them are joined by "
+                                     "straight lines"
+                                   : ""));
       }
     }
     if (time < 0) continue;
     if (!std::isfinite(series.time[row])) Fail(table, line, "the time is empty");
-    if (row > 0 && series.time[row] <= series.time[row - 1]) Fail(table, line, "times do not increase");
+    if (row > 0 && series.time[row] <= series.time[row - 1]) {
+      Fail(table, line,
+           fmt::format("times do not increase: {:.9g} s follows {:.9g} s", table.values(row, time),
+                       table.values(row - 1, time)));
+    }
   }
   return series;
 }

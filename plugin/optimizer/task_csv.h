@@ -14,7 +14,8 @@ namespace costate {
 /// A CSV file: commas, an optional header, '#' comments; an empty cell reads as NaN.
 struct CsvTable {
   std::string path;
-  std::vector<std::string> names;  ///< empty without a header; units after the name ("time [s]") are cut off
+  std::vector<std::string> names;  ///< empty without a header; units behind them are cut off ("time [s]"), and …
+  std::vector<std::string> converted{};  ///< … taken out of the numbers: "time from ms", "qpos[knee] from deg"
   MatrixXd values;                 ///< rows × columns
   std::vector<int> line;           ///< of each row
   int header = 1;                  ///< line of the names

@@ -88,6 +88,7 @@ class MotionFile {
       const std::string word = Word(j, velocity);
       if (word.empty() || !AllThere(first, size)) {
         recorded.all = false;
+        NotePart(state_.begin() + first, size, StateNames(m_).begin() + first);
         continue;
       }
       const int entry = m_->jnt_dofadr[j] + (velocity ? static_cast<int>(m_->nv) : 0);
@@ -133,12 +134,40 @@ class MotionFile {
       const std::string name = GivenName(m_, mjOBJ_SENSOR, i);
       const auto begin = names.begin() + m_->sensor_adr[i];
       const std::vector<int> columns = Exact({begin, begin + m_->sensor_dim[i]});
+      NotePart(columns.begin(), m_->sensor_dim[i], begin);
       if (name.empty() || std::find(columns.begin(), columns.end(), -1) != columns.end()) continue;
       double spread = 0;
       for (int column : columns) spread = std::max(spread, Spread(column));
       sensors.push_back({name, m_->sensor_datatype[i] == mjDATATYPE_QUATERNION ? 2 * spread : spread});
     }
     return sensors;
+  }
+
+  // what of a joint or sensor is not there, beside what is; "" where there is no such
+  const std::string& part() const { return part_; }
+
+  // "qpos[wheel] jumps by 6.28 rad …": an angle that was brought back to a turn
+  std::string Wraps() const {
+    constexpr double kJump = 5.5;  // [rad] from row to row: nearer to a turn than to any motion between two rows
+    for (int j = 0; j < m_->njnt; ++j) {
+      const int column = state_[static_cast<std::size_t>(m_->jnt_qposadr[j])];
+      if (m_->jnt_type[j] != mjJNT_HINGE || column < 0) continue;
+      for (Eigen::Index row = 1; row < time_.size(); ++row) {
+        const double jump = std::abs(table_.values(row, column) - table_.values(row - 1, column));
+        if (!(jump > kJump && jump < 2 * mjPI + (2 * mjPI - kJump))) continue;
+        return fmt::format(
+            "{}: {} jumps by {:.3g} rad between {:g} s and {:g} s, as an angle that is brought back to a turn: it is "
+            "compared as it stands, with a model that goes on; add the turns",
+            path(), table_.names[static_cast<std::size_t>(column)], jump, time_[row - 1], time_[row]);
+      }
+    }
+    return "";
+  }
+
+  std::string Converted() const {
+    return table_.converted.empty()
+               ? ""
+               : path() + ": taken over in the units of the engine, " + JoinWords(table_.converted);
   }
 
   bool HasControls() {
@@ -173,6 +202,17 @@ class MotionFile {
   }
 
  private:
+  // columns that are there beside names that are not
+  void NotePart(std::vector<int>::const_iterator columns, int size, std::vector<std::string>::const_iterator names) {
+    std::vector<std::string> there, missing;
+    for (int i = 0; i < size; ++i) (columns[i] < 0 ? missing : there).push_back(names[i]);
+    if (there.empty() || missing.empty() || !part_.empty()) return;
+    part_ = fmt::format(
+        "it has {}, but not {}: of several numbers all are compared, or none; in a task file (costate "
+        "task) <cost … index=\"…\" target=\"file:…\"/> compares some",
+        JoinWords(there), JoinWords(missing));
+  }
+
   // a column that nothing takes beside an entry that has none and is called nearly so
   void RefuseMisspelled() const {
     std::vector<std::string> names = StateNames(m_);
@@ -253,6 +293,7 @@ class MotionFile {
   std::vector<std::string> units_, tangent_;
   std::vector<bool> used_;
   VectorXd time_;
+  std::string part_;
 };
 
 // what does not move is measured in its unit
@@ -285,7 +326,7 @@ std::string StartEntries(const mjModel* model, const Recorded& positions) {
 // what is said of the recording
 struct FitNotes {
   std::vector<std::string> unused;
-  std::string gap;
+  std::string part, gap, wraps, converted;
 };
 
 // @param notes  receives what is said of it
@@ -316,12 +357,15 @@ std::string WriteFit(const std::string& model_path, const FitOptions& options, c
   const auto sensors = motion.Sensors();
   const bool has_controls = motion.HasControls();
   if (positions.words.empty() && velocities.words.empty() && sensors.empty())
-    motion.Fail(fmt::format("has no position, velocity or sensor of model '{}' to compare: columns such as {}",
-                            ModelName(model), motion.SomeNames()));
+    motion.Fail(fmt::format("has no position, velocity or sensor of model '{}' to compare: {}", ModelName(model),
+                            motion.part().empty() ? "columns such as " + motion.SomeNames() : motion.part()));
 
   std::string further = kFields;
   notes->unused = motion.Unused();
+  notes->part = motion.part();
   notes->gap = motion.Gap();
+  notes->wraps = motion.Wraps();
+  notes->converted = motion.Converted();
   if (!notes->unused.empty()) further += "   not used of the motion: " + JoinWords(notes->unused) + "\n";
   pugi::xml_document document;
   pugi::xml_node root =
@@ -359,11 +403,13 @@ std::string WriteFitTask(const std::string& model_path, const FitOptions& option
 Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
   FitNotes notes;
   Task task = ParseWrittenTask(WriteFit(model_path, options, "", &notes), model_path);
-  if (!notes.gap.empty()) task.warnings.push_back(notes.gap);
+  for (const std::string& note : {notes.converted, notes.gap, notes.wraps})
+    if (!note.empty()) task.warnings.push_back(note);
   if (!notes.unused.empty()) {
     constexpr std::size_t kMost = 8;
-    task.warnings.push_back(
-        fmt::format("{}: of its columns nothing takes {}", options.motion, FirstWords(std::move(notes.unused), kMost)));
+    task.warnings.push_back(fmt::format("{}: of its columns nothing takes {}{}", options.motion,
+                                        FirstWords(std::move(notes.unused), kMost),
+                                        notes.part.empty() ? "" : "; " + notes.part));
   }
   if (task.model->nu > 0 && options.controls.empty() && task.text.find("<guess") == std::string::npos) {
     task.warnings.push_back(options.motion + " has no controls (columns such as " +

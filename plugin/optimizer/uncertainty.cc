@@ -234,6 +234,7 @@ FitUncertainty EstimateUncertainty(const Task& task, const ParameterSet* paramet
   const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
   FitUncertainty out;
   out.why_not = WhyNot(task, cost);
+  out.is_fit = task.inputs.controls.empty() && cost && cost->HasMovingTarget();
   if (!out.why_not.empty()) return out;
   Simulator simulator(model, task.context, task.substeps, 1);
   Trajectory motion;

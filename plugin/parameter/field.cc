@@ -164,6 +164,11 @@ const std::vector<Field>& Table() {
            AT(actuator_gainprm, mjNGAIN), Writer::kPosition},
           {"actuator", "kv", "actuator_biasprm", "N s/m or N m s/rad", nullptr, 0, kInf, kSoft, 1e-2, COUNT(1),
            AT(actuator_biasprm, mjNBIAS), Writer::kVelocity},
+          {"actuator", "force", "actuator_gainprm", "N", nullptr, mjMINVAL, kInf, kSoft, 1,
+           [](const mjModel* m, int i) {
+             return m->actuator_gaintype[i] == mjGAIN_MUSCLE && m->actuator_biastype[i] == mjBIAS_MUSCLE ? 1 : 0;
+           },
+           [](const mjModel* m, int i) -> mjtNum* { return m->actuator_gainprm + mjNGAIN * i + 2; }, Writer::kMuscle},
           {"actuator", "ctrlrange", "actuator_ctrlrange", "of ctrl", nullptr, -kInf, kInf, kSoft, 1,
            [](const mjModel* m, int i) { return 2 * m->actuator_ctrlnum[i]; },
            [](const mjModel* m, int i) -> mjtNum* { return m->actuator_ctrlrange + 2 * m->actuator_ctrladr[i]; }},
@@ -273,6 +278,13 @@ bool SwitchesState(const mjModel* m, const Field& field, int id, int index) {
       return dynamics ? index == 1 : gain && index == 0;
     default: return false;
   }
+}
+
+bool IsPeakForce(const mjModel* m, const Field& field, int id, int index) {
+  const std::string array = field.array;
+  const bool gain = array == "actuator_gainprm" && m->actuator_gaintype[id] == mjGAIN_MUSCLE;
+  const bool bias = array == "actuator_biasprm" && m->actuator_biastype[id] == mjBIAS_MUSCLE;
+  return field.writer == Writer::kPlain && (gain || bias) && index == 2 && field.at(m, id)[2] > 0;
 }
 
 std::string WhyFixed(const mjModel* m, const Field& field, int id, int index) {

@@ -18,6 +18,7 @@ enum class Writer {
   kScale,        ///< mass and inertia of a body
   kPosition,     ///< kp of a servo: gain and bias
   kVelocity,     ///< kv of a servo
+  kMuscle,       ///< peak force of a muscle: gain and bias
 };
 
 /// How far differences move a number.
@@ -56,6 +57,9 @@ bool IsDerived(const std::string& array);
 
 /// Does this number, by being above 0, give its actuator a state?
 bool SwitchesState(const mjModel* model, const Field& field, int id, int index);
+
+/// Is it a muscle's peak force, in its gain or in its bias, given as such? Below 0 it means that scale makes one.
+bool IsPeakForce(const mjModel* model, const Field& field, int id, int index);
 
 /// Why the engine does not take a change of this number, as compiled; "" when it does.
 std::string WhyFixed(const mjModel* model, const Field& field, int id, int index);

@@ -78,7 +78,8 @@ void ParameterSet::Impl::FindArrays() {
     if (block.field->writer == Writer::kLogCholesky) wanted.insert({"body_ipos", "body_iquat"});
     if (block.field->writer == Writer::kLogCholesky || block.field->writer == Writer::kScale)
       wanted.insert("body_inertia");
-    if (block.field->writer == Writer::kPosition) wanted.insert("actuator_biasprm");
+    if (block.field->writer == Writer::kPosition || block.field->writer == Writer::kMuscle)
+      wanted.insert("actuator_biasprm");
     if (block.field->writer == Writer::kVelocity) wanted.insert("actuator_gainprm");
   }
   const mjModel* m = given.get();

@@ -146,6 +146,11 @@ VectorXd ReadField(const mjModel* m, const Field& field, int id) {
         NotOfThisForm(m, field, id, "the actuator is no position or velocity servo; use gainprm and biasprm");
       }
       return VectorXd::Constant(1, -m->actuator_biasprm[mjNBIAS * id + 2]);
+    case Writer::kMuscle:
+      if (*field.at(m, id) > 0 && *field.at(m, id) == m->actuator_biasprm[mjNBIAS * id + 2]) break;
+      NotOfThisForm(m, field, id,
+                    "the muscle has no peak force of its own (scale makes one, gainprm[3] and biasprm[3]), or not the "
+                    "same in gain and bias: use gainprm and biasprm");
     default: break;
   }
   return Eigen::Map<const VectorXd>(field.at(m, id), n);
@@ -191,6 +196,7 @@ void WriteField(const mjModel* given, const ParameterBlock& block, mjModel* m) {
       if (IsVelocityServo(given, id)) m->actuator_gainprm[mjNGAIN * id] = block.value[0];
       m->actuator_biasprm[mjNBIAS * id + 2] = -block.value[0];
       return;
+    case Writer::kMuscle: *at = m->actuator_biasprm[mjNBIAS * id + 2] = block.value[0]; return;
   }
 }
 
@@ -209,6 +215,7 @@ std::vector<std::string> Writes(const mjModel* m, const Field& field, int id, in
       return all;
     case Writer::kPosition:
       return {number(m->actuator_gainprm + mjNGAIN * id), number(m->actuator_biasprm + mjNBIAS * id + 1)};
+    case Writer::kMuscle: return {number(field.at(m, id)), number(m->actuator_biasprm + mjNBIAS * id + 2)};
     case Writer::kVelocity:
       all.push_back(number(m->actuator_biasprm + mjNBIAS * id + 2));
       if (IsVelocityServo(m, id)) all.push_back(number(m->actuator_gainprm + mjNGAIN * id));
@@ -230,7 +237,7 @@ Parameter Describe(const mjModel* m, const Field& field, int id, int index, cons
   p.name = FullName(m, field, id, index);
   p.unit = Unit(m, field, id, index);
   p.value = values[index];
-  p.lower = SwitchesState(m, field, id, index) ? mjMINVAL : field.lower;
+  p.lower = SwitchesState(m, field, id, index) || IsPeakForce(m, field, id, index) ? mjMINVAL : field.lower;
   p.upper = field.upper;
   DescribeAt(m, field, id, index, p.value, &p);
   p.derived = IsDerivedFrom(field.array);

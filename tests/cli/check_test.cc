@@ -243,6 +243,18 @@ TEST(Check, AModelThatCannotTouchSaysSo) {
   EXPECT_NE(result.out.find("note: this model cannot have contacts"), std::string::npos) << result.out;
 }
 
+// the engine refuses to put what a tendon equality ties to sleep, and its own steps fail: derivatives are of what is awake
+TEST(Check, AModelThatTheEngineCannotPutToSleepIsJudgedAwake) {
+  TemporaryFolder folder;
+  const ProcessResult result = Check({folder.Write(
+      "tied.xml",
+      "<mujoco><option><flag sleep='enable'/></option><worldbody><body><joint name='a' axis='0 1 0'/>"
+      "<geom size='.1'/></body><body pos='1 0 0'><joint name='b' axis='0 1 0'/><geom size='.1'/></body>"
+      "</worldbody><tendon><fixed name='t'><joint joint='a' coef='1'/></fixed><fixed name='s'><joint "
+      "joint='b' coef='1'/></fixed></tendon><equality><tendon tendon1='t' tendon2='s'/></equality></mujoco>")});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+}
+
 // where there is no derivative there is no line of what it is made of
 TEST(Check, AStepThatFailsIsSaidWithoutAnEmptyLine) {
   TemporaryFolder folder;

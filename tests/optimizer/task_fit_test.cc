@@ -306,6 +306,49 @@ TEST_F(Fit, NamesAGapInTheRecording) {
   EXPECT_FALSE(says(MakeFit(folder_.Write("whole.csv", whole))));
 }
 
+bool Warns(const Task& task, const std::string& text) {
+  return std::ranges::any_of(task.warnings, [&](const std::string& said) { return said.find(text) != said.npos; });
+}
+
+// columns in other units than the engine's are brought into them, and it is told
+TEST_F(Fit, TakesUnitsOutOfTheNumbers) {
+  const std::string rows = "\n0,10,20,90\n10,20,40,45\n20,30,50,0";
+  const Task task =
+      MakeFit(folder_.Write("film.csv", "time (ms),shoulder (deg),extend [mm],qvel[shoulder] (deg/s)" + rows));
+  EXPECT_NEAR(task.x0[11], mjPI / 18, 1e-15);
+  EXPECT_NEAR(task.x0[12], 0.02, 1e-15);
+  EXPECT_NEAR(task.x0[13 + 9], mjPI / 2, 1e-15);
+  EXPECT_NEAR(task.N * task.substeps * task.model->opt.timestep, 0.02, 1e-12);
+  EXPECT_TRUE(Warns(task, "time from ms, shoulder from deg, extend from mm and qvel[shoulder] from deg/s"));
+  const Task plain = MakeFit(folder_.Write("film.csv", "time (s),shoulder (left),extend (m)\n0,.1,.02\n.1,.2,.03"));
+  EXPECT_EQ(plain.x0[11], 0.1);
+  EXPECT_FALSE(Warns(plain, " from "));
+  EXPECT_ERROR(MakeFit(folder_.Write("film.csv", "time,sensor[imu].0 (g)\n0,1\n1,2")), ErrorCode::kParse,
+               "film.csv:1: column 'sensor[imu].0' is in g, which may be grams or gravity");
+}
+
+TEST_F(Fit, NamesTheEntriesThatAreMissingBesideOthers) {
+  const std::string rows = "\n0,1,2,3,.1\n.1,1,2,3,.2";
+  const std::string place = "qpos[root].x,qpos[root].y,qpos[root].z";
+  const Task task = MakeFit(folder_.Write("film.csv", "time," + place + ",shoulder" + rows));
+  EXPECT_TRUE(Warns(task, "it has qpos[root].x, qpos[root].y and qpos[root].z, but not qpos[root].qw"));
+  EXPECT_ERROR(MakeFit(folder_.Write("film.csv", "time," + place + "\n0,1,2,3\n.1,1,2,3")), ErrorCode::kInvalidArgument,
+               "no position, velocity or sensor of model 'zoo' to compare: it has qpos[root].x");
+}
+
+TEST_F(Fit, TellsOfAnglesThatWereBroughtBackToATurn) {
+  std::string rows = "time,shoulder,extend", whole = rows;
+  for (int i = 0; i <= 40; i++) {
+    const double angle = 0.2 * i;
+    whole += fmt::format("\n{:.2f},{:.6f},{:.6f}", 0.01 * i, angle, angle);
+    rows += fmt::format("\n{:.2f},{:.6f},{:.6f}", 0.01 * i, std::remainder(angle, 2 * mjPI),
+                        std::remainder(angle, 2 * mjPI));
+  }
+  EXPECT_TRUE(Warns(MakeFit(folder_.Write("film.csv", rows)), "shoulder jumps by 6.08 rad between 0.15 s and 0.16 s"));
+  EXPECT_FALSE(Warns(MakeFit(folder_.Write("film.csv", rows)), "extend jumps"));  // it slides
+  EXPECT_FALSE(Warns(MakeFit(folder_.Write("film.csv", whole)), "jumps"));
+}
+
 TEST_F(Fit, TakesWhatIsThere) {
   // joints by their names alone; the actuator of that name is none of it
   const std::string film = folder_.Write("bare.csv", "time,shoulder,extend,mood\n0,.1,.02,1\n.1,.3,.05,2\n.2,.2,.04,3");

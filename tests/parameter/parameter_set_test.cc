@@ -1,3 +1,4 @@
+#include <costate/derivative.h>
 #include <costate/parameter.h>
 #include <costate/state.h>
 
@@ -177,6 +178,50 @@ TEST_F(ParameterSetTest, FindsElementsWithoutANameAsEverywhere) {
   }
   EXPECT_ERROR(ParameterSet(model.get(), {"joint:joint 2/damping"}), ErrorCode::kInvalidArgument,
                "'joint:joint 2/damping': model '", "no joint 'joint 2', did you mean 'joint 0'?");
+}
+
+// a muscle's peak force stands in its gain and in its bias, and is above 0: below it means another one
+TEST_F(ParameterSetTest, AMusclesForceIsOneNumber) {
+  const auto muscle = [](const std::string& force) {
+    return LoadModelFromString(
+        "<mujoco><worldbody><body><joint name='j' axis='0 1 0'/><geom size='.05' pos='.3 0 0'/><site name='a' pos='.1 "
+        "0 "
+        ".05'/></body><site name='b' pos='-.1 0 .05'/></worldbody><tendon><spatial name='t'><site site='a'/><site "
+        "site='b'/></spatial></tendon><actuator><muscle name='bi' tendon='t' lengthrange='.1 .3' " +
+        force + "/><motor name='motor' joint='j'/></actuator></mujoco>");
+  };
+  const ModelPtr model = muscle("force='400'");
+  ParameterSet set(model.get(), {"actuator:bi/force"});
+  EXPECT_EQ(set[0].value, 400);
+  EXPECT_GT(set[0].lower, 0);
+  set.Set(VectorXd::Constant(1, 450));
+  EXPECT_EQ(set.model()->actuator_gainprm[2], 450);
+  EXPECT_EQ(set.model()->actuator_biasprm[2], 450);
+  EXPECT_EQ(set.Get()[0], 450);
+  const ParameterSet parts(model.get(), {"actuator:bi/gainprm[2]", "actuator:bi/biasprm[2]", "actuator:bi/biasprm[3]"});
+  EXPECT_GT(parts[0].lower, 0);
+  EXPECT_GT(parts[1].lower, 0);
+  EXPECT_LT(parts[2].lower, 0);
+
+  // its slope is that of both
+  const DataPtr data = MakeData(model.get());
+  data->act[0] = 0.6;
+  const auto slope = [&](std::vector<std::string> names) {
+    ParameterSet one(model.get(), std::move(names));
+    Linearizer linearizer(one.model());
+    linearizer.SetParameters(&one);
+    StepDerivative step;
+    linearizer.Linearize(GetState(model.get(), data.get()), VectorXd::Zero(2), &step);
+    return VectorXd(step.P.rowwise().sum());
+  };
+  const VectorXd whole = slope({"actuator:bi/force"});
+  EXPECT_GT(whole.cwiseAbs().maxCoeff(), 1e-6);
+  EXPECT_TRUE(support::MatricesNear(whole, slope({"actuator:bi/gainprm[2]", "actuator:bi/biasprm[2]"}),
+                                    1e-8 * whole.cwiseAbs().maxCoeff()));
+
+  const ModelPtr scaled = muscle("scale='200'");
+  EXPECT_ERROR(ParameterSet(scaled.get(), {"actuator:bi/force"}), ErrorCode::kInvalidArgument, "scale makes one");
+  EXPECT_ERROR(ParameterSet(model.get(), {"actuator:motor/force"}), ErrorCode::kInvalidArgument, "actuator:motor");
 }
 
 TEST_F(ParameterSetTest, ErrorsNameTheElementAndWhatIsNear) {
