@@ -99,6 +99,7 @@ struct MpcReport {
   int plans_over_budget = 0;                     ///< of `plans`; an event each
   int fallback_steps = 0;                        ///< control intervals in which no plan that was due could be followed
   std::vector<MpcEvent> events;
+  int events_before = 0;   ///< that were forgotten: an MpcController remembers the last five thousand
   VectorXd unknown_force;  ///< nv [N, N m]: as estimated at the end; empty without <mpc estimate>
 
   /// Of the latencies: 0.5 the median, 1 the largest; 0 without any.
@@ -177,14 +178,15 @@ class MpcController {
   MpcController(const MpcController&) = delete;
   MpcController& operator=(const MpcController&) = delete;
 
-  const Task& task() const;
+  const Task& task() const;  ///< since Start with that state and context as its start
   MpcGoals& goals();
   const MpcGoals& goals() const;
 
   /// Makes the first plan, from where the robot is, with its mocap poses and with its equalities on or off; forces that
   /// act on it are not taken for lasting ones. That takes as long as costate optimize does, while the robot waits: its
   /// clock begins with the first Control. May be called again, which begins anew.
-  /// @param model  of the robot, with the states and controls of task.model by name; must outlive its use.
+  /// @param model  of the robot, with the states, controls, equalities and mocap bodies of task.model by name (more mocap
+  ///               bodies are none of its); must outlive its use.
   /// @param first  told of each iteration; false ends them: the best motion so far is the plan.
   /// @return false: there is no plan, the report says why, and Control refuses.
   /// @throws Error{kInvalidArgument} for a model of another robot, for data of another model or with a state that is not
@@ -206,7 +208,7 @@ class MpcController {
   const VectorXd& Control(const mjData* data);
   const VectorXd& Control(double time, ConstVectorRef x);
 
-  /// What plans have done since Start. Of latencies and events the last five thousand are there in any case.
+  /// What plans have done since Start. Of latencies, too, the last five thousand are there in any case.
   MpcReport Report() const;
 
  private:

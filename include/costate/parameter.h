@@ -36,7 +36,8 @@ struct Parameter {
 ///                    physical. See LogCholesky.
 ///   scale            factor on mass and inertia, 1 as given: another density of the same shape
 ///   rotation[0 … 2]  turn of the body against its parent [rad], about its own axes, 0 as given
-/// and for actuators kp and kv (position and velocity servos: gain and bias together) and timeconst (dynprm[0]).
+/// and for actuators kp and kv (position and velocity servos: gain and bias together), force (a muscle's peak, likewise)
+/// and timeconst (dynprm[0]).
 ///
 /// Masses that the compiler took from geoms are numbers of the body: mjModel keeps no density. Another geom size
 /// changes contact, fluid and tendon wrapping, not the mass; give "scale" or "inertia" of the body as well if it

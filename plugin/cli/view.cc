@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/mpc_window.h"
 #include "cli/run_output.h"
+#include "cli/terminal.h"
 #include "core/new_file.h"
 #ifdef COSTATE_HAVE_VIEWER
 #include "viewer/offscreen.h"
@@ -30,7 +31,7 @@ window F1 shows the keys: Space plays, arrows step, the bar at the bottom scrubs
   costate view run --play                             watch a saved run
   costate view robot.xml --key home                   a model, as in `simulate`
   costate view run --png end.png --contacts           its last state, with contact forces
-  costate view run --film strip.png --frames 8        eight moments side by side
+  costate view run --film strip.png --frames 8        eight moments side by side, many in rows
 
 Pictures need no display: OpenGL comes from EGL or OSMesa, software rendering is enough; MUJOCO_GL=egl or osmesa chooses.
 
@@ -193,7 +194,10 @@ int View(const ViewArguments& arguments) {
         throw Error(ErrorCode::kInvalidArgument,
                     fmt::format("--to {:g} comes before --from {:g}", *arguments.to, *arguments.from));
       }
+      std::optional<Progress> progress(film.frames);
+      film.drawn = [&](int frames) { progress->Update(frames, "frames"); };
       const viewer::Image image = viewer::RenderFilm(source, film);
+      progress.reset();
       viewer::WritePng(arguments.film, image, arguments.force);
       fmt::print("{}: {}, {} frames, {}x{}\n", arguments.film, arguments.file, film.frames, image.width, image.height);
     }

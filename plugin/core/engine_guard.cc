@@ -17,6 +17,20 @@ std::mutex mutex;
 int threads_guarded = 0;
 std::atomic<mjfLogHandler> host_handler{nullptr};
 
+// the handler that was there when ours was first installed: a host's own that was installed on top of ours hands what it
+// does not want down to ours, which must not hand it up again
+std::atomic<mjfLogHandler> first_handler{nullptr};
+thread_local bool handing_on = false;
+
+void HandToHost(const mjLogMessage* message) {
+  struct HandingOn {
+    HandingOn() : outer(std::exchange(handing_on, true)) {}
+    ~HandingOn() { handing_on = outer; }
+    bool outer;
+  } now;
+  (now.outer ? first_handler : host_handler).load()(message);
+}
+
 // the engine's text: "function: subject", then the detail
 std::string Text(const mjLogMessage& message) {
   std::string text;
@@ -31,7 +45,7 @@ std::string Text(const mjLogMessage& message) {
 
 void EngineGuard::Handle(const mjLogMessage* message) {
   if (innermost == nullptr || message->level < mjLOG_WARNING) {
-    host_handler.load()(message);
+    HandToHost(message);
   } else if (message->level == mjLOG_WARNING) {
     try {
       innermost->Collect(Text(*message), 1);
@@ -64,6 +78,7 @@ EngineGuard::EngineGuard(mjData* data) : outer_(innermost), data_(data) {
     if (host_handler.load() == nullptr) {  // known before ours is there, which another thread's message may call
       host_handler.store(mju_setLogHandler(nullptr));
       mju_setLogHandler(host_handler.load());
+      first_handler.store(host_handler.load());
     }
     mjfLogHandler previous = mju_setLogHandler(&EngineGuard::Handle);
     if (previous != &EngineGuard::Handle) host_handler.store(previous);

@@ -68,6 +68,19 @@ static_assert(kStateSignature == (mjSTATE_QPOS | mjSTATE_QVEL | mjSTATE_ACT));
 /// How many numbers a step hands on beside the state: rows of Trajectory::context.
 inline int MovingContextSize(const mjModel* model) { return mj_stateSize(model, kMovingSignature); }
 
+/// Some elements of a state by themselves.
+inline int StatePartSize(const mjModel* model, int signature) {
+  return static_cast<int>(mj_stateSize(model, signature));
+}
+inline VectorXd GetStatePart(const mjModel* model, const mjData* data, int signature) {
+  VectorXd part(StatePartSize(model, signature));
+  mj_getState(model, data, part.data(), signature);
+  return part;
+}
+inline void SetStatePart(const mjModel* model, mjData* data, const VectorXd& part, int signature) {
+  mj_setState(model, data, part.data(), signature);
+}
+
 /// The context of `model`, or some of its elements, in data of another one, but for what has another size there.
 inline void SetFittingContext(const mjModel* model, ConstVectorRef context, const mjModel* other, mjData* data,
                               int elements = kContextSignature) {

@@ -3,6 +3,7 @@
 #include <costate/mpc.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -92,6 +93,7 @@ int costate_mpc_control(costate_mpc* mpc, const mjData* d, mjtNum* u, char* erro
   return costate::CallFromC(error, error_sz, [&] {
     costate::RefuseNull(mpc, "mpc");
     costate::RefuseNull(d, "d");
+    costate::RefusePythonCallbacks();
     costate::CopyControl(mpc->controller.Control(d), u);
   });
 }
@@ -100,6 +102,7 @@ int costate_mpc_control_at(costate_mpc* mpc, mjtNum time, const mjtNum* x, mjtNu
   return costate::CallFromC(error, error_sz, [&] {
     costate::RefuseNull(mpc, "mpc");
     costate::RefuseNull(x, "x");
+    costate::RefusePythonCallbacks();
     const costate::Dims dims(mpc->controller.task().model.get());
     costate::CopyControl(mpc->controller.Control(time, Eigen::Map<const costate::VectorXd>(x, dims.nx)), u);
   });
@@ -129,12 +132,13 @@ void costate_mpc_get_report(const costate_mpc* mpc, costate_mpc_report* report, 
                  now.plans_taken,
                  now.plans_over_budget,
                  now.fallback_steps,
-                 static_cast<int>(now.events.size()),
+                 now.events_before + static_cast<int>(now.events.size()),
                  now.Latency(0.5),
                  now.Latency(1)};
     }
     std::string lines;
-    for (auto event = now.events.rbegin(); event != now.events.rend(); ++event)
+    const auto wanted = static_cast<std::size_t>(std::max(text && text_sz > 0 ? text_sz : 0, 0));
+    for (auto event = now.events.rbegin(); event != now.events.rend() && lines.size() < wanted; ++event)
       lines += fmt::format("{} at {:.4g} s: {}\n", ToString(event->kind), event->time, event->reason);
     return lines;
   });

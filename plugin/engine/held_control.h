@@ -4,12 +4,21 @@
 
 #include <mujoco/mujoco.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "core/plugins.h"
 #include "engine/plugin.h"
 
 namespace costate {
+
+inline constexpr const char* kControlPlugins[] = {"costate.policy", "costate.mpc"};
+
+/// What a reset to a start puts back beside x; sizes of these do not depend on plugins.
+inline constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED |
+                                     mjSTATE_EQ_ACTIVE | mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT | mjSTATE_USERDATA |
+                                     mjSTATE_PLASTIC;
 
 /// Times are sums of time steps: an interval begins this share of its length early.
 inline constexpr double kIntervalSlack = 1e-6;
@@ -61,8 +70,12 @@ inline void CheckWritesControls(const mjModel* m, const Attributes& attributes, 
     WarnOnce(attributes.owner() + ": " + why);
   }
   for (int i = 0; i < instance; ++i) {
+    const mjpPlugin* other = mjp_getPluginAtSlot(m->plugin[i]);
+    const std::string name = other ? other->name : "";
     if (m->plugin[i] == m->plugin[instance])
       attributes.Fail("it is the second of its kind: both would set all controls");
+    if (std::ranges::find(kControlPlugins, name) != std::end(kControlPlugins))
+      attributes.Fail("the model has a " + name + ", too: both would set all controls");
   }
 }
 

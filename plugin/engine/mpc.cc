@@ -2,16 +2,24 @@
 #include <costate/mpc.h>
 #include <fmt/format.h>
 
+#include <dlfcn.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <future>
-#include <map>
+#include <iterator>
+#include <list>
 #include <mutex>
 #include <optional>
+#include <pugixml.hpp>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "core/lap.h"
+#include "core/read_file.h"
 #include "core/state_layout.h"
 #include "engine/held_control.h"
 #include "engine/mpc_host.h"
@@ -24,25 +32,58 @@ namespace {
 constexpr const char* kMpcAttributes[] = {"task", "wait", "start", "limit"};
 constexpr double kLimit = 10;  // [s] for the first plan, during which the host stands still
 
-// what a reset puts back beside x
-constexpr int kMpcStart = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED | mjSTATE_EQ_ACTIVE |
-                          mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT | mjSTATE_USERDATA | mjSTATE_PLASTIC;
+// What an attribute named when its model was compiled: data may be made wherever the host works by then, and whatever
+// became of the file.
+struct KeptTask {
+  const mjModel* model;  // never read: it may be gone
+  std::string path;      // as the attribute has it
+  std::string file, text;
+};
+constexpr std::size_t kMostKeptTasks = 16;
 
-// where the task file of an attribute was when a model was compiled: data may be made wherever the host works by then
-std::string FileOf(const std::string& path, bool compiling) {
-  static std::mutex mutex;
-  static auto* known = new std::map<std::string, std::string>;  // data may be made after main
-  std::error_code ignored;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (compiling) (*known)[path] = std::filesystem::absolute(path, ignored).string();
-  const auto at = known->find(path);
-  return at == known->end() ? path : at->second;
+std::mutex kept_tasks_mutex;
+
+std::list<KeptTask>& KeptTasks() {
+  static auto* tasks = new std::list<KeptTask>;  // data may be made after main
+  return *tasks;
 }
+
+void KeepTask(const mjModel* m, const std::string& path) {
+  std::error_code ignored;
+  KeptTask kept{m, path, std::filesystem::absolute(path, ignored).string(), ReadFile(path, "task file '" + path + "'")};
+  const std::lock_guard<std::mutex> lock(kept_tasks_mutex);
+  KeptTasks().remove_if([&](const KeptTask& other) { return other.model == m && other.path == path; });
+  KeptTasks().push_front(std::move(kept));
+  if (KeptTasks().size() > kMostKeptTasks) KeptTasks().pop_back();
+}
+
+// the model's own first, then those of models that it may be a copy of
+std::vector<KeptTask> TasksOf(const mjModel* m, const std::string& path) {
+  const std::lock_guard<std::mutex> lock(kept_tasks_mutex);
+  std::vector<KeptTask> tasks;
+  std::ranges::copy_if(KeptTasks(), std::back_inserter(tasks), [&](const KeptTask& kept) { return kept.path == path; });
+  std::ranges::stable_partition(tasks, [&](const KeptTask& kept) { return kept.model == m; });
+  return tasks;
+}
+
+thread_local bool loads_task = false;
 
 // The engine's compiler, which may be what asks for this instance, leaves by longjmp where it fails, to where its thread
 // compiled last: the task's robot is compiled on another one.
-Task LoadBeside(const std::string& file) {
-  return std::async(std::launch::async, [&] { return LoadTask(file); }).get();
+Task LoadBeside(const KeptTask& kept) {
+  return std::async(std::launch::async,
+                    [&] {
+                      loads_task = true;
+                      return ParseTask(kept.text, kept.file);
+                    })
+      .get();
+}
+
+// a thread that plans waits for Python's lock in such a residual, and whoever frees the data may hold it
+bool MayWaitForPython(const Task& task) {
+  pugi::xml_document text;
+  const bool own_residual = text.load_string(task.text.c_str()) && text.select_node("//*[@callback]");
+  return own_residual && dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullptr;
 }
 
 class MpcPlugin {
@@ -56,12 +97,13 @@ class MpcPlugin {
   void MoveGoals(const mjData* d);
   void Control(const mjModel* m, const mjData* d, HeldControl* control);
   void GiveUp(const std::string& why);
+  void Load(const mjModel* m, const std::string& path, bool wait);
 
   mjData* data_;
   const int instance_;
   const std::string owner_;
   bool start_ = false;
-  double limit_ = kLimit, interval_ = 0;
+  double limit_ = kInf, interval_ = 0;
   std::optional<MpcController> controller_;
   VectorXd x0_, context_;   // where the task starts
   std::vector<int> goals_;  // mocap bodies that move them, by number; -1: none
@@ -75,14 +117,26 @@ MpcPlugin::MpcPlugin(const mjModel* m, mjData* d, int instance)
   const std::string path = attributes.Required("task");
   const bool wait = attributes.Choice("wait", {"off", "on"}, 0) == 1;
   start_ = attributes.Choice("start", {"off", "on"}, 0) == 1;
-  limit_ = attributes.Positive("limit", kLimit);
+  limit_ = attributes.Positive("limit", wait ? kInf : kLimit);
+  if (loads_task)
+    attributes.Fail("task",
+                    "its model has this plugin itself, and plans need the robot without it: keep both in files "
+                    "of their own, one of which includes the other");
+  CheckWritesControls(m, attributes, instance);
   try {
-    RefusePythonCallbacks();
-    controller_.emplace(LoadBeside(FileOf(path, IsBeingCompiled(m))), MpcControllerOptions{.threads = !wait});
-    CheckRobot(controller_->task(), m, "this robot");
-    MocapBodies(controller_->task(), m, "this robot");
+    if (IsBeingCompiled(m) || TasksOf(m, path).empty())
+      KeepTask(m, path);  // the latter: a model that was saved compiled
+    Load(m, path, wait);
   } catch (const std::exception& error) {
-    attributes.Fail("task", error.what());
+    if (IsBeingCompiled(m)) attributes.Fail("task", error.what());
+    WarnOnce(owner_ + ": task: " + error.what());
+    return;
+  }
+  if (!wait && MayWaitForPython(controller_->task())) {
+    controller_.reset();
+    attributes.Fail("wait",
+                    "the task has a residual of the host's own, for which a thread may have to wait for Python: "
+                    "set it to on");
   }
   const Task& task = controller_->task();
   interval_ = task.substeps * task.model->opt.timestep;
@@ -92,14 +146,31 @@ MpcPlugin::MpcPlugin(const mjModel* m, mjData* d, int instance)
     const int body = mj_name2id(m, mjOBJ_BODY, GoalBody(controller_->goals(), i).c_str());
     goals_.push_back(body < 0 ? -1 : m->body_mocapid[body]);
   }
-  CheckWritesControls(m, attributes, instance);
+}
+
+void MpcPlugin::Load(const mjModel* m, const std::string& path, bool wait) {
+  RefusePythonCallbacks();
+  std::string why = "there is no task '" + path + "' of when the model was compiled";
+  for (const KeptTask& kept : TasksOf(m, path)) {
+    try {
+      Task task = LoadBeside(kept);
+      CheckRobot(task, m, "this robot");
+      MocapBodies(task, m, "this robot");
+      controller_.emplace(std::move(task), MpcControllerOptions{.threads = !wait});
+      return;
+    } catch (const std::exception& error) {
+      why = error.what();
+      if (kept.model == m) break;  // its own
+    }
+  }
+  throw Error(ErrorCode::kInvalidArgument, why);
 }
 
 void MpcPlugin::Reset(const mjModel* m) {
   started_ = failed_ = false;
-  if (!start_) return;
+  if (!start_ || !controller_) return;
   LoadState(Dims(m), data_, x0_.data());
-  SetFittingContext(controller_->task().model.get(), context_, m, data_, kMpcStart);
+  SetFittingContext(controller_->task().model.get(), context_, m, data_, kStartContext);
 }
 
 void MpcPlugin::GiveUp(const std::string& why) {
@@ -118,26 +189,30 @@ void MpcPlugin::MoveGoals(const mjData* d) {
   for (int i = 0; i < goals.size(); ++i) {
     if (goals_[static_cast<std::size_t>(i)] < 0) continue;
     const Eigen::Vector3d place(d->mocap_pos + 3 * static_cast<std::ptrdiff_t>(goals_[static_cast<std::size_t>(i)]));
-    if (place.allFinite()) goals.Move(i, place);
+    const Eigen::Vector3d before = goals.Place(i);
+    const bool moves = (before.array().isFinite() && place.array() != before.array()).any();
+    if (moves && place.allFinite()) goals.Move(i, place);
   }
 }
 
 void MpcPlugin::Control(const mjModel* m, const mjData* d, HeldControl* control) {
+  RefusePythonCallbacks();
+  const double since = d->time - control->made_at();
   if (started_ && d->time < asked_) started_ = false;
   if (!started_) {
-    // a copy, or a time gone by that is looked at again
-    const double since = d->time - control->made_at();
-    if (since >= 0 && since < interval_ * (1 - kIntervalSlack)) return;
+    // a copy, or a time gone by that is looked at again: it has a control, and what comes after begins anew
+    if (since >= 0 && since <= std::max(interval_, m->opt.timestep) * (1 + kIntervalSlack)) return;
+    MoveGoals(d);
     Start(m, d);
   }
   MoveGoals(d);
   asked_ = d->time;
   mju_copy(control->u(), controller_->Control(d).data(), static_cast<int>(m->nu));
-  control->SetMade();
+  if (!(since >= 0 && since < interval_ * (1 - kIntervalSlack))) control->SetMade();
 }
 
 void MpcPlugin::Compute(const mjModel* m, mjData* d, int /*capability*/) {
-  if (IsBeingCompiled(m) || failed_) return;
+  if (IsBeingCompiled(m) || failed_ || !controller_) return;
   HeldControl control(m, d, instance_);
   std::string why;
   if (control.BeginsStep()) {

@@ -81,6 +81,10 @@ std::vector<std::string> WriteMpcHost(const Task& task, const std::string& file,
   std::vector<Eigen::Vector3d> places;
   for (int i = 0; i < goals.size(); ++i) {
     names.push_back(GoalBody(goals, i));
+    if (mj_name2id(task.model.get(), mjOBJ_BODY, names.back().c_str()) >= 0)
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("the model has a body '{}' itself, which is what the goal's would be called", names.back()));
     places.push_back(WholePlace(open[static_cast<std::size_t>(i)], sensors));
     AddGoal(names.back(), places.back(), kGoalSize * task.model->stat.meansize, root.child("worldbody"));
   }

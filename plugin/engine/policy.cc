@@ -16,10 +16,6 @@ namespace {
 
 constexpr const char* kPolicyAttributes[] = {"run", "offset", "end", "feedback", "start"};
 
-// what a reset puts back beside x; sizes of these do not depend on other plugins
-constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED | mjSTATE_EQ_ACTIVE |
-                              mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT | mjSTATE_USERDATA | mjSTATE_PLASTIC;
-
 class PolicyPlugin {
  public:
   PolicyPlugin(const mjModel* m, mjData* d, int instance);

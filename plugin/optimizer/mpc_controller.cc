@@ -20,9 +20,13 @@ namespace {
 constexpr double kEarly = 1e-6;        // of a control interval: time is a sum of time steps
 constexpr std::size_t kMost = 10'000;  // latencies and events: then half of them goes
 
+// returns how many are gone
 template <typename T>
-void KeepLast(std::vector<T>* all) {
-  if (all->size() > kMost) all->erase(all->begin(), all->end() - kMost / 2);
+int KeepLast(std::vector<T>* all) {
+  if (all->size() <= kMost) return 0;
+  const auto gone = static_cast<std::ptrdiff_t>(all->size() - kMost / 2);
+  all->erase(all->begin(), all->begin() + gone);
+  return static_cast<int>(gone);
 }
 
 const Task& Checked(const Task& task) {
@@ -62,8 +66,7 @@ struct MpcController::Impl {
     measured->x = x;
     SetContext(m, data.get(), given_context);
     measured->moving = GetMovingContext(m, data.get());
-    measured->scene.resize(mj_stateSize(m, kSceneSignature));
-    mj_getState(m, data.get(), measured->scene.data(), kSceneSignature);
+    measured->scene = GetStatePart(m, data.get(), kSceneSignature);
     if (from) {
       GetFittingState(robot, from, m, kMovingSignature, &measured->moving);
       GetFittingState(robot, from, m, mjSTATE_EQ_ACTIVE, &measured->scene);  // the first of the scene
@@ -79,9 +82,13 @@ struct MpcController::Impl {
     }
   }
 
-  bool Begin(ConstVectorRef x, const mjData* from, const IterationCallback& first) {
+  // of this robot from now on; what was is gone, whether there will be a plan or not
+  bool Begin(const mjModel* model, std::vector<int> its_mocap, ConstVectorRef x, const mjData* from,
+             const IterationCallback& first) {
     CheckFinite(task.model.get(), "MPC: the state to start from", x, StateNames);
     Clear();
+    robot = model;
+    mocap = std::move(its_mocap);
     MpcMeasurement measured;
     Measure(0, x, from, &measured);
     task.x0 = x;
@@ -115,7 +122,7 @@ struct MpcController::Impl {
     Measure(now, x, from, &measured);
     u = Drive(&*driver, schedule.get(), std::move(measured));
     KeepLast(&report.latency);
-    KeepLast(&report.events);
+    report.events_before += KeepLast(&report.events);
     return u;
   }
 
@@ -146,23 +153,20 @@ const MpcGoals& MpcController::goals() const { return impl_->goals; }
 bool MpcController::Start(const mjModel* model, const mjData* data, const IterationCallback& first) {
   CheckRobot(impl_->task, NotNull(model), "the controlled robot");
   const VectorXd x = GetState(model, data);
-  impl_->mocap = MocapBodies(impl_->task, model, "the controlled robot");
-  impl_->robot = model;
-  return impl_->Begin(x, data, first);
+  return impl_->Begin(model, MocapBodies(impl_->task, model, "the controlled robot"), x, data, first);
 }
 
 bool MpcController::Start(ConstVectorRef x, const IterationCallback& first) {
   const mjModel* m = impl_->task.model.get();
   CheckSize(m, "x", x.size(), "nx", Dims(m).nx);
-  const int beside = mj_stateSize(m, mjSTATE_HISTORY | mjSTATE_PLASTIC | mjSTATE_PLUGIN);
+  const int beside = StatePartSize(m, mjSTATE_HISTORY | mjSTATE_PLASTIC | mjSTATE_PLUGIN);
   if (beside > 0) {
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("MPC: a state of '{}' does not say how it goes on: {} numbers of delays, plastic "
                             "deformation or plugins do, too; hand over its mjData",
                             ModelName(m), beside));
   }
-  impl_->robot = nullptr;
-  return impl_->Begin(x, nullptr, first);
+  return impl_->Begin(nullptr, {}, x, nullptr, first);
 }
 
 const VectorXd& MpcController::Control(const mjData* data) {

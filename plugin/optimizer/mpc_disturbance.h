@@ -13,7 +13,7 @@ class MpcDisturbance {
  public:
   explicit MpcDisturbance(const Task& task);
 
-  /// Takes a measurement at the end of the interval under the last control, and sets the estimate in it.
+  /// Takes a measurement at the end of the time under the last control, and sets the estimate in it.
   void Measured(MpcMeasurement* measured);
 
   /// What acts from the last measurement to the next.
@@ -22,11 +22,13 @@ class MpcDisturbance {
   const VectorXd& force() const { return force_; }  ///< nv [N, N m]; empty where it is idle
 
  private:
-  bool Predict();
+  bool Predict(double seconds);
+  bool MayLearn(const MpcMeasurement& measured) const;
   int Contacts(ConstVectorRef x);
 
   const Task& task_;
-  double control_time_, share_;
+  double control_time_, passed_ = 0;
+  ModelPtr model_;  // with a time step that divides the time between two measurements, where the model's does not
   DataPtr data_;
   MpcMeasurement last_;
   VectorXd u_, force_, next_, error_, none_;

@@ -55,7 +55,7 @@ class LockStep final : public MpcSchedule {
 
   void Exchange(const MpcMeasurement& measured) override {
     const double h = driver_.control_time, now = measured.time;
-    const int i = static_cast<int>(std::min(std::floor(now / h + kSlack), kMostIntervals));
+    const auto i = static_cast<long long>(std::floor(now / h + kSlack));
     TakeAt(i, now);  // before another plan begins, which may be now
     const bool begins = i / every_ > period_;
     period_ = std::max(period_, i / every_);
@@ -64,20 +64,22 @@ class LockStep final : public MpcSchedule {
       Clock::time_point start = Clock::now();
       due_ = i + delay_;
       arrives_ = i + latency_;
-      plan_ = driver_.planner.Next(measured, due_ * h, driver_.control.book(), driver_.report.plan_iterations, budget);
+      const bool on_time = std::abs(now - static_cast<double>(i) * h) <= kSlack * h;
+      const double begin = on_time ? static_cast<double>(due_) * h : now + delay_ * h;
+      plan_ = driver_.planner.Next(measured, begin, driver_.control.book(), driver_.report.plan_iterations, budget);
       number_ = driver_.report.plans + 1;
       driver_.Count(now, number_, Lap(&start));
       TakeAt(i, now);  // it took no time
     }
     if (arrives_ > i && due_ <= i && told_ != number_) {
       told_ = number_;
-      driver_.control.SetLate(
-          now, fmt::format("plan {} was due, and takes {:.4g} s longer", number_, (arrives_ - due_) * h));
+      driver_.control.SetLate(now, fmt::format("plan {} was due, and takes {:.4g} s longer", number_,
+                                               static_cast<double>(arrives_ - due_) * h));
     }
   }
 
  private:
-  void TakeAt(int i, double now) {
+  void TakeAt(long long i, double now) {
     if (arrives_ < 0 || arrives_ > i) return;
     driver_.control.Take(std::move(plan_), number_, now, driver_.planner.reason());
     arrives_ = -1;
@@ -87,11 +89,12 @@ class LockStep final : public MpcSchedule {
 
   MpcDriver& driver_;
   const int every_, delay_, latency_;
-  int period_ = 0;  // of `every_` intervals, the last seen
+  long long period_ = 0;  // of `every_` intervals, the last seen
 
   // the plan on its way
   MpcPlanPtr plan_;
-  int due_ = -1, arrives_ = -1, number_ = 0, told_ = 0;
+  long long due_ = -1, arrives_ = -1;
+  int number_ = 0, told_ = 0;
 };
 
 }  // namespace

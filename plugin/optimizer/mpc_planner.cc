@@ -8,6 +8,7 @@
 
 #include "core/extremes.h"
 #include "core/lap.h"
+#include "core/state_layout.h"
 #include "optimizer/detour.h"
 #include "optimizer/stuck.h"
 
@@ -38,7 +39,7 @@ bool EndsThere(const Problem& problem, const Trajectory& motion, double knot_tim
 void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data) {
   SetContext(task.model.get(), data, task.context);
   SetMovingContext(task.model.get(), data, measured.moving);
-  if (measured.scene.size() > 0) mj_setState(task.model.get(), data, measured.scene.data(), kSceneSignature);
+  if (measured.scene.size() > 0) SetStatePart(task.model.get(), data, measured.scene, kSceneSignature);
   mju_addTo(data->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
 }
 
@@ -135,8 +136,10 @@ MpcPlanPtr MpcPlanner::TakeFirst(const SolveResult& solved, MpcReport* report) {
 }
 
 MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcReport* report) {
+  FollowGoals();
   Problem start = problem();
-  start.cost = task_.cost.get();  // which says its terms; this plan begins with the task
+  // which says its terms; this plan begins with the task
+  start.cost = aimed_ && goals_->moved() ? aimed_.get() : task_.cost.get();
   Guess guess = FirstGuess();
   Place(0);
   const bool plain = task_.solver.type == SolverType::kIlqr && !task_.solver.second_order && guess.X.size() == 0;
@@ -243,10 +246,10 @@ MpcPlanPtr MpcPlanner::Next(const MpcMeasurement& measured, double begin, const 
   Extend(last, begin);
   updates_ = 0;
   const SolveResult& result = solver_->Resolve(reference_, K_, [this, iterations](const IterationRecord& record) {
-    if (!constrained_ || record.iteration == iterations) return true;
+    if (!constrained_ || record.iteration == iterations) return !abandoned_;
     if (HasSettled(record)) constrained_->augmented.UpdateMultipliers(*constrained_->seen(), knot_time_);
     updates_ = record.iteration;
-    return true;
+    return !abandoned_;
   });
   if (constrained_) UpdateMultipliers(result);
   return Take(begin, result);

@@ -7,6 +7,7 @@
 #include <costate/rollout.h>
 #include <costate/task.h>
 
+#include <atomic>
 #include <optional>
 
 #include "optimizer/constrained_lq.h"
@@ -71,6 +72,9 @@ class MpcPlanner {
   /// @return null when it diverged: reason() says how.
   MpcPlanPtr Next(const MpcMeasurement& measured, double begin, const MpcPlanBook& book, int iterations, double budget);
 
+  /// From any thread: nobody wants the plan that is being made, Next returns as soon as it can.
+  void Abandon() { abandoned_ = true; }
+
   const std::string& reason() const { return reason_; }
   const Problem& problem() const { return solver_->problem(); }
   int N() const { return N_; }
@@ -106,6 +110,7 @@ class MpcPlanner {
   std::vector<MatrixXd> K_;
   int updates_ = 0;  // iterations of this plan that multipliers have followed, or were not to
   std::string reason_;
+  std::atomic<bool> abandoned_{false};
 };
 
 }  // namespace costate

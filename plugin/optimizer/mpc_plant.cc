@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/element.h"
+#include "core/option_words.h"
 #include "core/state_layout.h"
 #include "optimizer/task_write.h"
 #include "optimizer/task_xml.h"
@@ -41,6 +42,11 @@ struct Robots {
   void CheckSizes() const {
     CheckNames("states", StateNames);
     CheckNames("controls", ControlNames);
+    for (int j = 0; j < planned->njnt; ++j) {
+      if (plant->jnt_type[j] == planned->jnt_type[j]) continue;
+      Refuse(fmt::format("a {} joint {}", kJointWords[plant->jnt_type[j]], ElementName(plant, mjOBJ_JOINT, j)),
+             fmt::format("a {} joint", kJointWords[planned->jnt_type[j]]));
+    }
   }
 };
 
@@ -60,25 +66,42 @@ ModelPtr LoadPlant(const Task& task, const std::string& model_file) {
 void CheckRobot(const Task& task, const mjModel* robot, const char* whose) {
   const Robots robots{task.model.get(), robot, whose};
   robots.CheckSizes();
+  robots.CheckNames("equalities", [](const mjModel* m) { return ElementNames(m, mjOBJ_EQUALITY); });
   const std::pair<int, const char*> parts[] = {{mjSTATE_HISTORY, "of delays"},
-                                               {mjSTATE_PLASTIC, "of plastic deformation"},
-                                               {mjSTATE_EQ_ACTIVE, "of equalities, on or off"}};
+                                               {mjSTATE_PLASTIC, "of plastic deformation"}};
   for (const auto& [element, what] : parts) {
-    const mjtSize its = mj_stateSize(robot, element), planned = mj_stateSize(robots.planned, element);
+    const int its = StatePartSize(robot, element), planned = StatePartSize(robots.planned, element);
     if (its != planned) robots.Refuse(fmt::format("{} numbers {}", its, what), fmt::format("{}", planned));
   }
 }
+
+namespace {
+
+int MocapOf(const mjModel* m, int body) { return body < 0 ? -1 : m->body_mocapid[body]; }
+
+// where nobody has a name, by number
+int UnnamedMocap(const mjModel* m, int k) {
+  for (int b = 1; b < m->nbody; ++b) {
+    if (m->body_mocapid[b] == k) return GivenName(m, mjOBJ_BODY, b).empty() ? k : -1;
+  }
+  return -1;
+}
+
+}  // namespace
 
 std::vector<int> MocapBodies(const Task& task, const mjModel* robot, const char* whose) {
   const mjModel* model = task.model.get();
   std::vector<int> ids(static_cast<std::size_t>(model->nmocap), -1);
   for (int b = 1; b < model->nbody; ++b) {
     if (model->body_mocapid[b] < 0) continue;
-    const std::string name = ElementName(model, mjOBJ_BODY, b);
-    const int its = ElementId(robot, mjOBJ_BODY, name);
-    if (its < 0 || robot->body_mocapid[its] < 0)
-      Robots{model, robot, whose}.Refuse(fmt::format("no mocap body {}", name), "one");
-    ids[static_cast<std::size_t>(model->body_mocapid[b])] = robot->body_mocapid[its];
+    const int k = model->body_mocapid[b];
+    const std::string name = GivenName(model, mjOBJ_BODY, b);
+    const int its = name.empty() ? UnnamedMocap(robot, k) : MocapOf(robot, NamedId(robot, mjOBJ_BODY, name));
+    if (its < 0 || (name.empty() && robot->nmocap != model->nmocap)) {
+      Robots{model, robot, whose}.Refuse(
+          name.empty() ? fmt::format("none for mocap body {}, which has no name", k) : "no mocap body " + name, "one");
+    }
+    ids[static_cast<std::size_t>(k)] = its;
   }
   return ids;
 }

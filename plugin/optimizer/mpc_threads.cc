@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <cxxabi.h>
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -35,6 +36,7 @@ class PlannerThread final : public MpcSchedule {
       quit_ = true;
     }
     wake_.notify_all();
+    driver_.planner.Abandon();
     thread_.join();
     if (done_) driver_.Count(measured_.time, number_, recent_.back());  // too late to be followed
   }
@@ -81,6 +83,8 @@ class PlannerThread final : public MpcSchedule {
     try {
       while (PlanOnce()) {
       }
+    } catch (const abi::__forced_unwind&) {  // the thread is being ended, as by Python where it is left in the middle
+      throw;
     } catch (...) {
       std::lock_guard<std::mutex> lock(mutex_);
       exception_ = std::current_exception();

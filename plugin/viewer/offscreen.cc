@@ -15,8 +15,9 @@ namespace costate::viewer {
 namespace {
 
 constexpr int kMinSize = 16, kMaxSize = 16384;
-constexpr int kGap = 4;             // white columns between the frames of a film
-constexpr double kMaxPixels = 4e8;  // of a film
+constexpr int kGap = 4;             // white pixels between the frames of a film
+constexpr int kMostWide = 8192;     // pixels of a film: then it goes on in a row below
+constexpr double kMaxPixels = 4e8;  // of all of it
 
 // the size is checked before anything is opened
 const PictureOptions& Checked(const PictureOptions& options) {
@@ -140,8 +141,9 @@ Image RenderFilm(const ViewSource& source, const FilmOptions& options) {
   for (int i = 0; i < n; ++i) {
     const double time = n == 1 ? from : from + (to - from) * i / (n - 1);
     frames.push_back(renderer.Render(time, options.frame.text ? fmt::format("{:.2f} s", time) : ""));
+    if (options.drawn) options.drawn(i + 1);
   }
-  return SideBySide(frames, kGap);
+  return InRows(frames, std::max(1, kMostWide / (options.frame.width + kGap)), kGap);
 }
 
 }  // namespace costate::viewer

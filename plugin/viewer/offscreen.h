@@ -2,6 +2,7 @@
 #ifndef COSTATE_PLUGIN_VIEWER_OFFSCREEN_H_
 #define COSTATE_PLUGIN_VIEWER_OFFSCREEN_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,9 +50,10 @@ struct FilmOptions {
   PictureOptions frame;  ///< of one frame
   int frames = 6;
   std::optional<double> from, to;  ///< [s]; the whole motion when not given
+  std::function<void(int)> drawn;  ///< told how many frames there are, after each
 };
 
-/// The motion's frames side by side, evenly spaced in time, each with its time stamp.
+/// The motion's frames side by side, in rows where they are many, evenly spaced in time, each with its time stamp.
 Image RenderFilm(const ViewSource& source, const FilmOptions& options);
 
 }  // namespace costate::viewer

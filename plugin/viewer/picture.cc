@@ -29,19 +29,18 @@ std::vector<unsigned char> Encode(const std::string& path, const Image& image) {
 
 }  // namespace
 
-Image SideBySide(const std::vector<Image>& images, int gap) {
+Image InRows(const std::vector<Image>& images, int most, int gap) {
+  const int n = static_cast<int>(images.size()), rows = (n + most - 1) / most, columns = (n + rows - 1) / rows;
+  const int width = images[0].width, height = images[0].height;
   Image all;
-  for (const Image& image : images) {
-    all.width += image.width + (all.width > 0 ? gap : 0);
-    all.height = image.height;
-  }
+  all.width = columns * (width + gap) - gap;
+  all.height = rows * (height + gap) - gap;
   all.rgb.assign(3 * static_cast<std::size_t>(all.width) * all.height, 255);
-  std::size_t left = 0;
-  for (const Image& image : images) {
-    for (std::size_t row = 0; row < static_cast<std::size_t>(all.height); ++row) {
-      std::memcpy(&all.rgb[3 * (row * all.width + left)], &image.rgb[3 * row * image.width], 3 * image.width);
-    }
-    left += image.width + gap;
+  for (int i = 0; i < n; ++i) {
+    const std::size_t left = static_cast<std::size_t>(i % columns) * (width + gap), top = i / columns * (height + gap);
+    const Image& image = images[static_cast<std::size_t>(i)];
+    for (std::size_t row = 0; row < static_cast<std::size_t>(height); ++row)
+      std::memcpy(&all.rgb[3 * ((top + row) * all.width + left)], &image.rgb[3 * row * width], 3 * width);
   }
   return all;
 }

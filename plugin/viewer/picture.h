@@ -13,8 +13,8 @@ struct Image {
   std::vector<unsigned char> rgb;  ///< 3 width height
 };
 
-/// Images of one height side by side, `gap` white columns between them.
-Image SideBySide(const std::vector<Image>& images, int gap);
+/// Images of one size, so many in a row at most, rows as long as each other; white between them and where none is left.
+Image InRows(const std::vector<Image>& images, int most, int gap);
 
 /// Writes the file whole or not at all (core/new_file.h).
 /// @param force  replace an existing file; otherwise Error{kFile}.

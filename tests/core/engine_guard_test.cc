@@ -40,6 +40,32 @@ class HostScope {
 constexpr char kPendulum[] = R"(<mujoco model="pendulum"><option integrator="RK4"/><worldbody><body>
     <joint name="hinge" axis="0 1 0"/><geom size=".1" pos="0 0 -1"/></body></worldbody></mujoco>)";
 
+mjfLogHandler handler_below = nullptr;
+
+// as a host's that tells what it wants and hands all on to the one before
+void HandsOn(const mjLogMessage* message) {
+  if (++host_messages < 100) handler_below(message);
+}
+
+// a host may install such a handler over ours, which hands to the host: while a thread of ours is at work for long
+TEST(EngineGuard, AHandlerThatHandsOnToOursHearsAMessageOnce) {
+  std::atomic<bool> guarded{false}, over{false};
+  std::thread at_work([&] {
+    const EngineGuard guard;
+    guarded = true;
+    while (!over) std::this_thread::yield();
+  });
+  while (!guarded) std::this_thread::yield();
+  host_messages = 0;
+  handler_below = mju_setLogHandler(HandsOn);
+  { const EngineGuard guard; }  // ours on top again
+  mju_warning("the battery is low");
+  EXPECT_EQ(host_messages, 1);
+  over = true;
+  at_work.join();
+  EXPECT_EQ(mju_setLogHandler(nullptr), &HandsOn);
+}
+
 TEST(EngineGuard, ThrowsTheEnginesOwnText) {
   EngineGuard guard;
   EXPECT_ERROR(mju_error("value %d is wrong", 3), ErrorCode::kEngine, "value 3 is wrong");

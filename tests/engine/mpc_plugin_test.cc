@@ -1,6 +1,9 @@
 // costate.mpc: a robot goes where its task says, in a host that only steps. And the same by the C interface.
 #include <costate/costate_c.h>
 #include <costate/mpc.h>
+#include <costate/record.h>
+#include <costate/rollout.h>
+#include <costate/state.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/engine_guard.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 #include "support/temporary_folder.h"
@@ -166,6 +170,69 @@ TEST_F(MpcPluginTest, KnowsItsTaskWhereverTheHostIsByThen) {
   EXPECT_LT(Miss(d.get()), 0.02);
 }
 
+// where an interval is one step of the host a copy behind a step stands at the next interval's beginning
+TEST_F(MpcPluginTest, ACopyMakesNoPlanWhereAStepIsAnInterval) {
+  std::string task = support::ReadFile(TaskFile());
+  task.replace(task.find("controlstep='4'"), 15, "controlstep='1'");
+  const ModelPtr m = LoadModelFromString(Follower(MpcInstance(folder_.Write("each.task.xml", task))));
+  const DataPtr d = MakeData(m.get()), copy = MakeData(m.get());
+  Run(m.get(), d.get(), 0.1);
+  std::vector<mjtNum> now(mj_stateSize(m.get(), mjSTATE_INTEGRATION));
+  mj_getState(m.get(), d.get(), now.data(), mjSTATE_INTEGRATION);
+  mj_setState(m.get(), copy.get(), now.data(), mjSTATE_INTEGRATION);
+  mj_forward(m.get(), copy.get());
+  EXPECT_EQ(copy->ctrl[0], d->ctrl[0]);
+  Run(m.get(), copy.get(), 2);
+  EXPECT_LT(Miss(copy.get()), 0.02);
+}
+
+// the task as it was when the model was compiled, whatever became of its file and whoever has one of that name
+TEST_F(MpcPluginTest, KeepsTheTaskThatItWasCompiledWith) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  TaskFile();
+  std::filesystem::current_path(folder_.path());
+  const ModelPtr m = LoadModelFromString(Follower(MpcInstance("follow.task.xml")));
+  const auto renamed = [](std::string text) { return text.replace(text.find("\"along\""), 7, "\"length\""); };
+  const support::TemporaryFolder other;
+  other.Write("follower.xml", renamed(Follower()));
+  other.Write("follow.task.xml", support::ReadFile(folder_.File("follow.task.xml")));
+  std::filesystem::current_path(other.path());
+  const ModelPtr second = LoadModelFromString(renamed(Follower(MpcInstance("follow.task.xml"))));
+  std::filesystem::current_path(before);
+  std::filesystem::remove(folder_.File("follow.task.xml"));
+  const DataPtr d = MakeData(m.get());
+  Run(m.get(), d.get(), 2);
+  EXPECT_LT(Miss(d.get()), 0.02);
+}
+
+// what cannot be made any more is a warning, and the host goes on without
+TEST_F(MpcPluginTest, DataWithoutATaskAreAWarning) {
+  const std::string task = TaskFile();
+  const ModelPtr m = LoadModelFromString(Follower(MpcInstance(task)));
+  std::filesystem::remove(folder_.File("follower.xml"));
+  EngineGuard guard;
+  const DataPtr d = MakeData(m.get());
+  const std::vector<std::string> warnings = guard.TakeWarnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("costate.mpc 'go': task: "), std::string::npos) << warnings[0];
+  Run(m.get(), d.get(), 0.1);
+  EXPECT_EQ(d->ctrl[0], 0);
+  mj_resetData(m.get(), d.get());
+}
+
+// a ball that was dragged before a reset is where the first plan goes
+TEST_F(MpcPluginTest, TheFirstPlanGoesWhereTheBallIs) {
+  const std::string task = TaskFile("1 0.25 0");
+  std::string text = Follower(MpcInstance(task));
+  text.replace(text.find("<body name=\"marker\""), 0, "<body name='goal of site mass' mocap='true' pos='-2 1 0'/>");
+  const ModelPtr m = LoadModelFromString(text);
+  const DataPtr d = MakeData(m.get());
+  mj_step(m.get(), d.get());
+  EXPECT_LT(d->ctrl[0], -1);
+  Run(m.get(), d.get(), 2);
+  EXPECT_LT(std::hypot(d->qpos[0] + 2, d->qpos[1] - 1), 0.02);
+}
+
 TEST_F(MpcPluginTest, RefusesWhatItCannotFollowByName) {
   const auto error = [&](const std::string& extension, std::string model = kFollower) {
     model.replace(model.find("EXTENSION"), 9, extension).replace(model.find("INTEGRATOR"), 10, "Euler");
@@ -190,6 +257,22 @@ TEST_F(MpcPluginTest, RefusesWhatItCannotFollowByName) {
   other.replace(other.find("name=\"along\""), 12, "name=\"length\"");
   EXPECT_TRUE(contains(error(MpcInstance(task), other),
                        "this robot 'follower' has ctrl[length] in place 0 of its controls, the planned one"));
+  // the robot of the task names the task
+  folder_.Write("follower.xml", Follower(MpcInstance(task)));
+  EXPECT_TRUE(contains(error(MpcInstance(task)), "its model has this plugin itself"));
+  TaskFile();
+  Record run;
+  run.command = "rollout";
+  run.model = LoadModelFromString(Follower());
+  run.context = GetContext(run.model.get(), MakeData(run.model.get()).get());
+  Simulator simulator(run.model.get(), run.context, 1, 1);
+  ASSERT_TRUE(simulator.Rollout(VectorXd::Zero(4), MatrixXd::Zero(2, 3), &run.trajectory).ok());
+  WriteRecord(folder_.File("run"), run, {.force = true, .plots = false});
+  const std::string policy = "<plugin plugin='costate.policy'><instance name='play'><config key='run' value='" +
+                             folder_.File("run") + "'/><config key='feedback' value='off'/></instance></plugin>";
+  std::string both = MpcInstance(task);
+  both.insert(both.find("<plugin"), policy);
+  EXPECT_TRUE(contains(error(both), "the model has a costate.policy, too: both would set all controls"));
   std::string deaf = kFollower;
   deaf.replace(deaf.find("EXTENSION"), 9, "<option><flag spring='disable' damper='disable'/></option>EXTENSION");
   EXPECT_TRUE(contains(error(MpcInstance(task), deaf), "disables spring and damper"));

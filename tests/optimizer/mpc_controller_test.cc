@@ -252,5 +252,68 @@ TEST_F(MpcControllerTest, AStateThatIsNotFiniteIsAnEvent) {
   EXPECT_LT((PlaceOf(d.get()) - Eigen::Vector2d(1, 0.25)).norm(), 0.02);
 }
 
+// a weight that nobody told of is learned at the host's own steps, which do not divide the interval
+TEST_F(MpcControllerTest, LearnsAForceAtTheTimesThatTheHostHas) {
+  for (const double step : {0.01, 0.0073, 0.013}) {
+    Task task = MarkedTask(kToThere, "controlstep='2'");
+    task.mpc.estimate = 0.3;
+    MpcController mpc(std::move(task), kLockStep);
+    const ModelPtr robot = CopyModel(mpc.task().model.get());
+    robot->opt.timestep = step;
+    const DataPtr d = MakeData(robot.get());
+    d->qfrc_applied[0] = 3;
+    ASSERT_TRUE(mpc.Start(robot.get(), d.get()));
+    while (d->time < 3) HostLoop(&mpc, robot.get(), d.get(), 1);
+    EXPECT_NEAR(mpc.Report().unknown_force[0], 3, 0.3) << step;
+  }
+}
+
+// a clock that has run for a month
+TEST_F(MpcControllerTest, PlansHoweverLongItRuns) {
+  MpcController mpc(MarkedTask(kToThere), kLockStep);
+  const VectorXd x = VectorXd::Zero(4);
+  ASSERT_TRUE(mpc.Start(x));
+  mpc.Control(0, x);
+  for (int i = 0; i < 20; ++i) mpc.Control(3e7 + 0.05 * i, x);
+  EXPECT_GE(mpc.Report().plans, 19);
+}
+
+TEST_F(MpcControllerTest, TheFirstPlanGoesWhereTheGoalIsByThen) {
+  MpcController mpc(MarkedTask(kToThere), kLockStep);
+  mpc.goals().Move(0, {-2, 0.25, 0});
+  const VectorXd x = VectorXd::Zero(4);
+  ASSERT_TRUE(mpc.Start(x));
+  EXPECT_LT(mpc.Control(0, x)[0], -1);
+}
+
+// what looks alike by its names is not the same robot
+TEST_F(MpcControllerTest, TellsRobotsApart) {
+  const auto controlled = [](const std::string& from, const std::string& to) {
+    std::string text = kMarkedPlane;
+    text.replace(text.find(from), from.size(), to);
+    return LoadModelFromString(text);
+  };
+  MpcController mpc(MarkedTask(kToMarker), kLockStep);
+  const auto start = [&](const ModelPtr& robot) {
+    const DataPtr d = MakeData(robot.get());
+    mpc.Start(robot.get(), d.get());
+  };
+  constexpr ErrorCode kBad = ErrorCode::kInvalidArgument;
+  EXPECT_ERROR(start(controlled("name=\"y\" type=\"slide\"", "name=\"y\" type=\"hinge\"")), kBad,
+               "has a hinge joint y, the planned one 'plane' has a slide joint");
+  EXPECT_ERROR(start(controlled("name=\"held\"", "name=\"kept\"")), kBad, "kept in place 0 of its equalities");
+  EXPECT_ERROR(start(controlled("name=\"marker\" mocap=\"true\"", "name=\"marker\"")), kBad, "no mocap body marker");
+  start(controlled("<body name=\"marker\"", "<body name=\"first\" mocap=\"true\"/><body name=\"marker\""));
+
+  // one that was refused leaves nothing of the one before
+  const ModelPtr good = controlled("plane", "plane");
+  const DataPtr d = MakeData(good.get());
+  ASSERT_TRUE(mpc.Start(good.get(), d.get()));
+  d->qpos[0] = std::nan("");
+  EXPECT_ERROR(mpc.Start(good.get(), d.get()), kBad, "is not finite");
+  d->qpos[0] = 0;
+  EXPECT_TRUE(mpc.Control(d.get()).allFinite());  // refused before anything was touched
+}
+
 }  // namespace
 }  // namespace costate

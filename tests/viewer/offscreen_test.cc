@@ -326,6 +326,27 @@ TEST_F(OffscreenTest, AFilmHasItsFramesSideBySide) {
   }
 }
 
+TEST_F(OffscreenTest, AFilmOfManyFramesGoesOnInRows) {
+  const ModelPtr model = LoadModelFromString(kPendulum);
+  const ViewSource source = Simulate(FromModel(model.get(), "", "pendulum"), 0.5);
+  FilmOptions options;
+  options.frame = Small();
+  options.frame.width = 3000;
+  options.frame.height = 80;
+  options.frames = 5;
+  int drawn = 0;
+  options.drawn = [&](int frames) { EXPECT_EQ(frames, ++drawn); };
+  const Image film = RenderFilm(source, options);
+  EXPECT_EQ(drawn, 5);
+  ASSERT_EQ(film.width, 2 * 3000 + 4);
+  ASSERT_EQ(film.height, 3 * 80 + 2 * 4);
+  const auto pixel = [&](int x, int y) { return film.rgb[3 * (static_cast<std::size_t>(y) * film.width + x)]; };
+  EXPECT_EQ(pixel(3002, 40), 255);  // between two, between rows, and where none is left
+  EXPECT_EQ(pixel(100, 82), 255);
+  EXPECT_EQ(pixel(4000, 200), 255);
+  EXPECT_LT(pixel(100, 200), 255);
+}
+
 TEST_F(OffscreenTest, ACameraOfTheModelIsFoundByNameAndByNumber) {
   const ModelPtr model = LoadModelFromString(kCar);
   const ViewSource source = Simulate(FromModel(model.get(), "", "car"), 0);

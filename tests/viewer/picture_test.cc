@@ -98,16 +98,24 @@ TEST(Picture, LeavesNothingBehindWhenWritingFails) {
   EXPECT_EQ(FilesIn(folder.path()), 0u);
 }
 
-TEST(Picture, FramesStandSideBySideInOrder) {
-  const Image all = SideBySide({Gradient(3, 2), Gradient(5, 2)}, 2);
-  ASSERT_EQ(all.width, 10);
-  ASSERT_EQ(all.height, 2);
+TEST(Picture, FramesStandInRowsInOrder) {
+  Image last = Gradient(3, 2);
+  last.rgb.assign(last.rgb.size(), 7);
+  const Image all = InRows({Gradient(3, 2), Gradient(3, 2), last}, 2, 2);
+  ASSERT_EQ(all.width, 8);
+  ASSERT_EQ(all.height, 6);
   auto pixel = [&all](int x, int y, int channel) { return all.rgb[3 * (y * all.width + x) + channel]; };
   EXPECT_EQ(pixel(2, 1, 0), 2);
   EXPECT_EQ(pixel(3, 0, 0), 255);
   EXPECT_EQ(pixel(4, 1, 2), 255);
   EXPECT_EQ(pixel(5, 0, 0), 0);
-  EXPECT_EQ(pixel(9, 1, 0), 4);
+  EXPECT_EQ(pixel(7, 1, 0), 2);
+  EXPECT_EQ(pixel(1, 3, 1), 255);  // between rows
+  EXPECT_EQ(pixel(1, 4, 1), 7);
+  EXPECT_EQ(pixel(6, 5, 1), 255);  // where none is left
+  const Image row = InRows({Gradient(3, 2), Gradient(3, 2), last}, 5, 2);
+  EXPECT_EQ(row.width, 13);
+  EXPECT_EQ(row.height, 2);
 }
 
 }  // namespace
