@@ -120,8 +120,8 @@ MpcPlugin::MpcPlugin(const mjModel* m, mjData* d, int instance)
   limit_ = attributes.Positive("limit", wait ? kInf : kLimit);
   if (loads_task)
     attributes.Fail("task",
-                    "its model has this plugin itself, and plans need the robot without it: keep both in files "
-                    "of their own, one of which includes the other");
+                    "its model has this plugin itself, and plans need the robot without it: put the plugin into a "
+                    "file of its own that includes the robot's");
   CheckWritesControls(m, attributes, instance);
   try {
     if (IsBeingCompiled(m) || TasksOf(m, path).empty())
