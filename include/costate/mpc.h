@@ -200,8 +200,8 @@ class MpcController {
 
   /// The control (nu) that acts from now on, eq. (M1), with the feedback of this state; within a control interval it is
   /// held. Mocap poses and equalities are those of the data, plans follow them. A plan that is late, one that failed, a
-  /// state that is not finite are events of the report, and the fall-back acts. Costs some microseconds where a thread
-  /// makes the plans; good until the next call.
+  /// state that is not finite are events of the report, and the fall-back acts. Costs some ten microseconds where a
+  /// thread makes the plans; good until the next call.
   /// @param time  [s] of the robot's own clock, as data->time is: times of costs and events count from the first one.
   /// @throws Error{kInvalidArgument} before Start, for a time that is not finite or lies before the last one; what ended
   ///         the planner's thread.
