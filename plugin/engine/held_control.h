@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "core/interval.h"
 #include "core/plugins.h"
 #include "engine/plugin.h"
 
@@ -19,9 +20,6 @@ inline constexpr const char* kControlPlugins[] = {"costate.policy", "costate.mpc
 inline constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | mjSTATE_XFRC_APPLIED |
                                      mjSTATE_EQ_ACTIVE | mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT | mjSTATE_USERDATA |
                                      mjSTATE_PLASTIC;
-
-/// Times are sums of time steps: an interval begins this share of its length early.
-inline constexpr double kIntervalSlack = 1e-6;
 
 /// A view of one instance's state: when the held controls were made, when the step began, whether it has ended since,
 /// the controls.

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
-#include <iterator>
-#include <list>
 #include <mutex>
 #include <optional>
 #include <pugixml.hpp>
@@ -22,6 +20,7 @@
 #include "core/read_file.h"
 #include "core/state_layout.h"
 #include "engine/held_control.h"
+#include "engine/kept_by_model.h"
 #include "engine/mpc_host.h"
 #include "engine/python_callbacks.h"
 #include "optimizer/mpc_plant.h"
@@ -32,38 +31,16 @@ namespace {
 constexpr const char* kMpcAttributes[] = {"task", "wait", "start", "limit"};
 constexpr double kLimit = 10;  // [s] for the first plan, during which the host stands still
 
-// What an attribute named when its model was compiled: data may be made wherever the host works by then, and whatever
-// became of the file.
 struct KeptTask {
-  const mjModel* model;  // never read: it may be gone
-  std::string path;      // as the attribute has it
-  std::string file, text;
+  std::string file;  // absolute
+  std::string text;
 };
-constexpr std::size_t kMostKeptTasks = 16;
 
 std::mutex kept_tasks_mutex;
 
-std::list<KeptTask>& KeptTasks() {
-  static auto* tasks = new std::list<KeptTask>;  // data may be made after main
+KeptByModel<KeptTask>& KeptTasks() {
+  static auto* tasks = new KeptByModel<KeptTask>;  // data may be made after main
   return *tasks;
-}
-
-void KeepTask(const mjModel* m, const std::string& path) {
-  std::error_code ignored;
-  KeptTask kept{m, path, std::filesystem::absolute(path, ignored).string(), ReadFile(path, "task file '" + path + "'")};
-  const std::lock_guard<std::mutex> lock(kept_tasks_mutex);
-  KeptTasks().remove_if([&](const KeptTask& other) { return other.model == m && other.path == path; });
-  KeptTasks().push_front(std::move(kept));
-  if (KeptTasks().size() > kMostKeptTasks) KeptTasks().pop_back();
-}
-
-// the model's own first, then those of models that it may be a copy of
-std::vector<KeptTask> TasksOf(const mjModel* m, const std::string& path) {
-  const std::lock_guard<std::mutex> lock(kept_tasks_mutex);
-  std::vector<KeptTask> tasks;
-  std::ranges::copy_if(KeptTasks(), std::back_inserter(tasks), [&](const KeptTask& kept) { return kept.path == path; });
-  std::ranges::stable_partition(tasks, [&](const KeptTask& kept) { return kept.model == m; });
-  return tasks;
 }
 
 thread_local bool loads_task = false;
@@ -124,8 +101,6 @@ MpcPlugin::MpcPlugin(const mjModel* m, mjData* d, int instance)
                     "file of its own that includes the robot's");
   CheckWritesControls(m, attributes, instance);
   try {
-    if (IsBeingCompiled(m) || TasksOf(m, path).empty())
-      KeepTask(m, path);  // the latter: a model that was saved compiled
     Load(m, path, wait);
   } catch (const std::exception& error) {
     if (IsBeingCompiled(m)) attributes.Fail("task", error.what());
@@ -148,22 +123,31 @@ MpcPlugin::MpcPlugin(const mjModel* m, mjData* d, int instance)
   }
 }
 
+// the task as it was when the model was compiled, whatever became of its file; of a model that was saved compiled, as it
+// is now
 void MpcPlugin::Load(const mjModel* m, const std::string& path, bool wait) {
   RefusePythonCallbacks();
-  std::string why = "there is no task '" + path + "' of when the model was compiled";
-  for (const KeptTask& kept : TasksOf(m, path)) {
+  std::optional<Task> task;
+  std::string why;
+  const auto fits = [&](const KeptTask& kept) {
     try {
-      Task task = LoadBeside(kept);
-      CheckRobot(task, m, "this robot");
-      MocapBodies(task, m, "this robot");
-      controller_.emplace(std::move(task), MpcControllerOptions{.threads = !wait});
-      return;
+      task.emplace(LoadBeside(kept));
+      MatchRobot(*task, m, "this robot");
+      return true;
     } catch (const std::exception& error) {
       why = error.what();
-      if (kept.model == m) break;  // its own
+      return false;
     }
+  };
+  const std::lock_guard<std::mutex> lock(kept_tasks_mutex);
+  const bool found = !IsBeingCompiled(m) && KeptTasks().Find(m, path, fits);
+  if (!found && why.empty()) {
+    std::error_code ignored;
+    KeptTask read{std::filesystem::absolute(path, ignored).string(), ReadFile(path, "task file '" + path + "'")};
+    if (fits(read)) KeptTasks().Keep(m, path, std::move(read));
   }
-  throw Error(ErrorCode::kInvalidArgument, why);
+  if (!why.empty() && !found) throw Error(ErrorCode::kInvalidArgument, why);
+  controller_.emplace(std::move(*task), MpcControllerOptions{.threads = !wait});
 }
 
 void MpcPlugin::Reset(const mjModel* m) {
@@ -197,15 +181,14 @@ void MpcPlugin::MoveGoals(const mjData* d) {
 
 void MpcPlugin::Control(const mjModel* m, const mjData* d, HeldControl* control) {
   RefusePythonCallbacks();
+  MoveGoals(d);
   const double since = d->time - control->made_at();
   if (started_ && d->time < asked_) started_ = false;
   if (!started_) {
     // a copy, or a time gone by that is looked at again: it has a control, and what comes after begins anew
     if (since >= 0 && since <= std::max(interval_, m->opt.timestep) * (1 + kIntervalSlack)) return;
-    MoveGoals(d);
     Start(m, d);
   }
-  MoveGoals(d);
   asked_ = d->time;
   mju_copy(control->u(), controller_->Control(d).data(), static_cast<int>(m->nu));
   if (!(since >= 0 && since < interval_ * (1 - kIntervalSlack))) control->SetMade();

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <list>
 #include <map>
 #include <mutex>
 
 #include "core/option_words.h"
+#include "engine/kept_by_model.h"
 #include "engine/plugin.h"
 #include "rollout/run_folder.h"
 
@@ -44,28 +44,16 @@ std::map<std::string, CachedRun>& CachedRuns() {
   return *runs;
 }
 
-// of one model's attribute; those asked for last come first
 struct KeptRun {
-  const mjModel* model;  // never read: it may be gone
-  std::string path;      // as the attribute has it
-  std::string folder;    // absolute
+  std::string folder;  // absolute
   std::shared_ptr<const PolicyRun> run;
 };
-constexpr std::size_t kMostKeptRuns = 16;
 
 std::mutex kept_runs_mutex;
 
-std::list<KeptRun>& KeptRuns() {
-  static auto* runs = new std::list<KeptRun>;  // as above
+KeptByModel<KeptRun>& KeptRuns() {
+  static auto* runs = new KeptByModel<KeptRun>;  // as above
   return *runs;
-}
-
-// copies of a model are at other addresses
-std::list<KeptRun>::iterator FindKept(const mjModel* m, const std::string& path) {
-  std::list<KeptRun>& all = KeptRuns();
-  const auto fits = [&](const KeptRun& kept) { return kept.path == path && kept.run->StructureMismatch(m).empty(); };
-  const auto own = std::find_if(all.begin(), all.end(), [&](const KeptRun& k) { return k.model == m && fits(k); });
-  return own != all.end() ? own : std::find_if(all.begin(), all.end(), fits);
 }
 
 // what its folder holds by now, where that can be played in its place
@@ -147,20 +135,16 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
 
 std::shared_ptr<const PolicyRun> PolicyRunOf(const mjModel* m, const std::string& path) {
   std::lock_guard<std::mutex> lock(kept_runs_mutex);
-  std::list<KeptRun>& all = KeptRuns();
   if (!IsBeingCompiled(m)) {
-    const auto kept = FindKept(m, path);
-    if (kept != all.end()) {
-      TakeWhatIsNew(m, &*kept);
-      all.splice(all.begin(), all, kept);
+    const auto fits = [&](const KeptRun& kept) { return kept.run->StructureMismatch(m).empty(); };
+    if (KeptRun* kept = KeptRuns().Find(m, path, fits)) {
+      TakeWhatIsNew(m, kept);
       return kept->run;
     }
   }
   const std::shared_ptr<const PolicyRun> run = ReadPolicyRun(path);
   if (!run->StructureMismatch(m).empty()) return run;
-  all.remove_if([&](const KeptRun& kept) { return kept.model == m && kept.path == path; });
-  all.push_front({m, path, fs::absolute(run->folder).string(), run});
-  if (all.size() > kMostKeptRuns) all.pop_back();
+  KeptRuns().Keep(m, path, {fs::absolute(run->folder).string(), run});
   return run;
 }
 

@@ -21,12 +21,8 @@ namespace {
 // options out of their range
 void CheckRanges(const Task& task, const MpcSimulation& s) {
   const OptionCheck need("MPC: ");
-  const auto zero_or_more = [&](const char* name, double value) {
-    need(value >= 0 && std::isfinite(value), name, value, "finite and 0 or more");
-  };
-  zero_or_more("noise of positions", s.noise_position);
-  zero_or_more("noise of velocities", s.noise_velocity);
-  need(!std::isnan(s.latency) && s.latency < 1e6, "latency", s.latency, "finite");
+  need.ZeroOrMore("noise of positions", s.noise_position);
+  need.ZeroOrMore("noise of velocities", s.noise_velocity);
   const double control_time = task.substeps * task.model->opt.timestep;
   need(s.duration >= 0.5 * control_time && s.duration < 1e7 * control_time, "duration", s.duration,
        "at least one control interval and at most ten million");
@@ -160,8 +156,7 @@ bool MpcGoals::moved() const {
 }
 
 void CheckMpc(const Task& task, const MpcSimulation& simulation) {
-  NotNull(task.model.get());
-  CheckMpcTask(task);
+  CheckMpcTask(task, simulation.latency);
   CheckRanges(task, simulation);
   CheckPlant(task, simulation);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/interval.h"
 #include "core/state_layout.h"
 #include "optimizer/mpc_driver.h"
 #include "optimizer/mpc_plant.h"
@@ -17,7 +18,6 @@
 namespace costate {
 namespace {
 
-constexpr double kEarly = 1e-6;        // of a control interval: time is a sum of time steps
 constexpr std::size_t kMost = 10'000;  // latencies and events: then half of them goes
 
 // returns how many are gone
@@ -29,9 +29,8 @@ int KeepLast(std::vector<T>* all) {
   return static_cast<int>(gone);
 }
 
-const Task& Checked(const Task& task) {
-  NotNull(task.model.get());
-  CheckMpcTask(task);
+const Task& Checked(const Task& task, double latency) {
+  CheckMpcTask(task, latency);
   return task;
 }
 
@@ -41,13 +40,10 @@ struct MpcController::Impl {
   Impl(Task given, const MpcControllerOptions& o)
       : task(std::move(given)),
         options(o),
-        goals(Checked(task)),
+        goals(Checked(task, o.latency)),
         control_time(task.substeps * task.model->opt.timestep),
         given_context(task.context),
-        data(MakeData(task.model.get())) {
-    if (std::isnan(o.latency) || o.latency > 1e6)
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("MPC: latency is {:g}, expected finite", o.latency));
-  }
+        data(MakeData(task.model.get())) {}
 
   void Clear() {
     schedule.reset();  // its thread ends
@@ -115,7 +111,7 @@ struct MpcController::Impl {
           fmt::format("MPC: the robot's time went back from {:.9g} to {:.9g} s: Start begins anew", asked, time));
     }
     asked = time;
-    const double now = time - *began, interval = std::floor(now / control_time + kEarly);
+    const double now = time - *began, interval = std::floor(now / control_time + kIntervalSlack);
     if (u.size() > 0 && interval == interval_) return u;  // held
     interval_ = interval;
     MpcMeasurement measured;
@@ -151,9 +147,8 @@ MpcGoals& MpcController::goals() { return impl_->goals; }
 const MpcGoals& MpcController::goals() const { return impl_->goals; }
 
 bool MpcController::Start(const mjModel* model, const mjData* data, const IterationCallback& first) {
-  CheckRobot(impl_->task, NotNull(model), "the controlled robot");
-  const VectorXd x = GetState(model, data);
-  return impl_->Begin(model, MocapBodies(impl_->task, model, "the controlled robot"), x, data, first);
+  std::vector<int> mocap = MatchRobot(impl_->task, NotNull(model), "the controlled robot");
+  return impl_->Begin(model, std::move(mocap), GetState(model, data), data, first);
 }
 
 bool MpcController::Start(ConstVectorRef x, const IterationCallback& first) {

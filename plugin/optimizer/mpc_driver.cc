@@ -6,7 +6,9 @@
 #include <cmath>
 #include <utility>
 
+#include "core/check.h"
 #include "core/extremes.h"
+#include "core/interval.h"
 #include "core/lap.h"
 #include "optimizer/solver_checks.h"
 
@@ -55,7 +57,7 @@ class LockStep final : public MpcSchedule {
 
   void Exchange(const MpcMeasurement& measured) override {
     const double h = driver_.control_time, now = measured.time;
-    const auto i = static_cast<long long>(std::floor(now / h + kSlack));
+    const auto i = static_cast<long long>(std::floor(now / h + kIntervalSlack));
     TakeAt(i, now);  // before another plan begins, which may be now
     const bool begins = i / every_ > period_;
     period_ = std::max(period_, i / every_);
@@ -64,7 +66,7 @@ class LockStep final : public MpcSchedule {
       Clock::time_point start = Clock::now();
       due_ = i + delay_;
       arrives_ = i + latency_;
-      const bool on_time = std::abs(now - static_cast<double>(i) * h) <= kSlack * h;
+      const bool on_time = std::abs(now - static_cast<double>(i) * h) <= kIntervalSlack * h;
       const double begin = on_time ? static_cast<double>(due_) * h : now + delay_ * h;
       plan_ = driver_.planner.Next(measured, begin, driver_.control.book(), driver_.report.plan_iterations, budget);
       number_ = driver_.report.plans + 1;
@@ -85,8 +87,6 @@ class LockStep final : public MpcSchedule {
     arrives_ = -1;
   }
 
-  static constexpr double kSlack = 1e-6;  // of a control interval: time is a sum
-
   MpcDriver& driver_;
   const int every_, delay_, latency_;
   long long period_ = 0;  // of `every_` intervals, the last seen
@@ -99,18 +99,17 @@ class LockStep final : public MpcSchedule {
 
 }  // namespace
 
-void CheckMpcTask(const Task& task) {
+void CheckMpcTask(const Task& task, double latency) {
+  NotNull(task.model.get());
   RefuseTask(task);
   const OptionCheck need("MPC: ");
   const MpcOptions& o = task.mpc;
-  const auto zero_or_more = [&](const char* name, double value) {
-    need(value >= 0 && std::isfinite(value), name, value, "finite and 0 or more");
-  };
-  zero_or_more("horizon", o.horizon);
-  zero_or_more("estimate", o.estimate);
-  zero_or_more("timestep", o.timestep);
-  zero_or_more("rate", o.rate);
-  zero_or_more("budget", o.budget);
+  need.ZeroOrMore("horizon", o.horizon);
+  need.ZeroOrMore("estimate", o.estimate);
+  need.ZeroOrMore("timestep", o.timestep);
+  need.ZeroOrMore("rate", o.rate);
+  need.ZeroOrMore("budget", o.budget);
+  need(!std::isnan(latency) && latency < 1e6, "latency", latency, "finite");
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   const double control_time = task.substeps * task.model->opt.timestep;
   const double knot_time = o.timestep > 0 ? task.substeps * o.timestep : control_time;
@@ -127,7 +126,7 @@ bool MpcDriver::First(const IterationCallback& callback) {
 }
 
 int MpcDriver::Intervals(double seconds) const {
-  return static_cast<int>(std::min(std::ceil(seconds / control_time - 1e-6), kMostIntervals));
+  return static_cast<int>(std::min(std::ceil(seconds / control_time - kIntervalSlack), kMostIntervals));
 }
 
 int MpcDriver::Iterations(double period) const {

@@ -13,9 +13,10 @@
 
 namespace costate {
 
-/// @throws Error{kInvalidArgument} for an option of task.mpc out of its range; Error{kUnsupported} for what plans would
-/// not keep.
-void CheckMpcTask(const Task& task);
+/// @param latency  in lock-step [s]; negative: none of its own.
+/// @throws Error{kInvalidArgument} for a task without a model, for an option out of its range; Error{kUnsupported} for
+///         what plans would not keep.
+void CheckMpcTask(const Task& task, double latency = -1);
 
 struct MpcDriver {
   MpcDriver(const Task& task, const MpcGoals* goals, MpcReport* report)

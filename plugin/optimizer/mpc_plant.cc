@@ -63,7 +63,40 @@ ModelPtr LoadPlant(const Task& task, const std::string& model_file) {
   return ParseWrittenTask(file.Edited({{file.Root("task"), "model", path}}), model_file).model;
 }
 
-void CheckRobot(const Task& task, const mjModel* robot, const char* whose) {
+namespace {
+
+// where neither body has a name, by number
+int MocapOf(const mjModel* robot, const std::string& name, int k) {
+  if (!name.empty()) {
+    const int body = NamedId(robot, mjOBJ_BODY, name);
+    return body < 0 ? -1 : robot->body_mocapid[body];
+  }
+  for (int b = 1; b < robot->nbody; ++b) {
+    if (robot->body_mocapid[b] == k) return GivenName(robot, mjOBJ_BODY, b).empty() ? k : -1;
+  }
+  return -1;
+}
+
+std::vector<int> MatchMocap(const Robots& robots) {
+  const mjModel *model = robots.planned, *robot = robots.plant;
+  std::vector<int> ids(static_cast<std::size_t>(model->nmocap), -1);
+  for (int b = 1; b < model->nbody; ++b) {
+    const int k = model->body_mocapid[b];
+    if (k < 0) continue;
+    const std::string name = GivenName(model, mjOBJ_BODY, b);
+    const int its = MocapOf(robot, name, k);
+    if (its < 0 || (name.empty() && robot->nmocap != model->nmocap)) {
+      robots.Refuse(
+          name.empty() ? fmt::format("none for mocap body {}, which has no name", k) : "no mocap body " + name, "one");
+    }
+    ids[static_cast<std::size_t>(k)] = its;
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::vector<int> MatchRobot(const Task& task, const mjModel* robot, const char* whose) {
   const Robots robots{task.model.get(), robot, whose};
   robots.CheckSizes();
   robots.CheckNames("equalities", [](const mjModel* m) { return ElementNames(m, mjOBJ_EQUALITY); });
@@ -73,37 +106,7 @@ void CheckRobot(const Task& task, const mjModel* robot, const char* whose) {
     const int its = StatePartSize(robot, element), planned = StatePartSize(robots.planned, element);
     if (its != planned) robots.Refuse(fmt::format("{} numbers {}", its, what), fmt::format("{}", planned));
   }
-}
-
-namespace {
-
-int MocapOf(const mjModel* m, int body) { return body < 0 ? -1 : m->body_mocapid[body]; }
-
-// where nobody has a name, by number
-int UnnamedMocap(const mjModel* m, int k) {
-  for (int b = 1; b < m->nbody; ++b) {
-    if (m->body_mocapid[b] == k) return GivenName(m, mjOBJ_BODY, b).empty() ? k : -1;
-  }
-  return -1;
-}
-
-}  // namespace
-
-std::vector<int> MocapBodies(const Task& task, const mjModel* robot, const char* whose) {
-  const mjModel* model = task.model.get();
-  std::vector<int> ids(static_cast<std::size_t>(model->nmocap), -1);
-  for (int b = 1; b < model->nbody; ++b) {
-    if (model->body_mocapid[b] < 0) continue;
-    const int k = model->body_mocapid[b];
-    const std::string name = GivenName(model, mjOBJ_BODY, b);
-    const int its = name.empty() ? UnnamedMocap(robot, k) : MocapOf(robot, NamedId(robot, mjOBJ_BODY, name));
-    if (its < 0 || (name.empty() && robot->nmocap != model->nmocap)) {
-      Robots{model, robot, whose}.Refuse(
-          name.empty() ? fmt::format("none for mocap body {}, which has no name", k) : "no mocap body " + name, "one");
-    }
-    ids[static_cast<std::size_t>(k)] = its;
-  }
-  return ids;
+  return MatchMocap(robots);
 }
 
 void CheckPlant(const Task& task, const MpcSimulation& simulation) {

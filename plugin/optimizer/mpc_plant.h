@@ -9,13 +9,11 @@
 
 namespace costate {
 
-/// @throws Error{kInvalidArgument} unless a robot has the states and controls of the task's model, by name, and hands as
-///         much on beside them from step to step, but for the state of plugins. @param whose  "the simulated robot".
-void CheckRobot(const Task& task, const mjModel* robot, const char* whose);
-
 /// Which of a robot's mocap poses are those of the task's model, by the names of their bodies.
-/// @throws Error{kInvalidArgument} where one is missing.
-std::vector<int> MocapBodies(const Task& task, const mjModel* robot, const char* whose);
+/// @param whose  "the controlled robot".
+/// @throws Error{kInvalidArgument} where one is missing, and unless the robot has the joints, controls and equalities of
+///         the task's model, by name, and hands as much on beside its state, but for the state of plugins.
+std::vector<int> MatchRobot(const Task& task, const mjModel* robot, const char* whose);
 
 /// @throws Error{kInvalidArgument} unless plans of the task's model can move simulation.plant, if there is one.
 void CheckPlant(const Task& task, const MpcSimulation& simulation);

@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/difference_row.h"
+#include "core/interval.h"
 #include "core/random.h"
 
 namespace costate {
@@ -148,9 +149,8 @@ void NetworkPolicy::Set(ConstVectorRef w) {
 }
 
 int NetworkPolicy::KnotAt(double time) const {
-  constexpr double kEarly = 1e-6;  // of a knot: sums of time steps are not exact
   if (!(knot_time_ > 0)) return 0;
-  const double knots = std::floor((time - begin_) / knot_time_ + kEarly);
+  const double knots = std::floor((time - begin_) / knot_time_ + kIntervalSlack);
   return static_cast<int>(std::fmin(std::fmax(knots, 0), static_cast<double>(U_.cols() - 1)));  // NaN: 0
 }
 

@@ -143,6 +143,10 @@ void OptionCheck::operator()(bool good, const char* name, double value, const ch
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{}{} is {:g}, it must be {}", owner_, name, value, range));
 }
 
+void OptionCheck::ZeroOrMore(const char* name, double value) const {
+  (*this)(value >= 0 && std::isfinite(value), name, value, "finite and 0 or more");
+}
+
 void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");

@@ -27,6 +27,7 @@ class OptionCheck {
 
   /// @throws Error{kInvalidArgument} unless good.
   void operator()(bool good, const char* name, double value, const char* range) const;
+  void ZeroOrMore(const char* name, double value) const;  ///< and finite; throws likewise
 
  private:
   const char* owner_;

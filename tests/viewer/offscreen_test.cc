@@ -296,15 +296,20 @@ TEST_F(OffscreenTest, ContactForcesAreDrawnOnRequest) {
   EXPECT_GT(DifferentPixels(OffscreenRenderer(source, options).Render(0.3), plain), 100);
 }
 
+// five frames of this size
+FilmOptions Film(int width, int height) {
+  FilmOptions options;
+  options.frame = Small();
+  options.frame.width = width;
+  options.frame.height = height;
+  options.frames = 5;
+  return options;
+}
+
 TEST_F(OffscreenTest, AFilmHasItsFramesSideBySide) {
   const ModelPtr model = LoadModelFromString(kPendulum);
   const ViewSource source = Simulate(FromModel(model.get(), "", "pendulum"), 0.5);
-  FilmOptions options;
-  options.frame = Small();
-  options.frame.width = 100;
-  options.frame.height = 80;
-  options.frames = 5;
-  const Image film = RenderFilm(source, options);
+  const Image film = RenderFilm(source, Film(100, 80));
   ASSERT_EQ(film.height, 80);
   ASSERT_EQ(film.width, 5 * 100 + 4 * 4);
 
@@ -329,11 +334,7 @@ TEST_F(OffscreenTest, AFilmHasItsFramesSideBySide) {
 TEST_F(OffscreenTest, AFilmOfManyFramesGoesOnInRows) {
   const ModelPtr model = LoadModelFromString(kPendulum);
   const ViewSource source = Simulate(FromModel(model.get(), "", "pendulum"), 0.5);
-  FilmOptions options;
-  options.frame = Small();
-  options.frame.width = 3000;
-  options.frame.height = 80;
-  options.frames = 5;
+  FilmOptions options = Film(3000, 80);
   int drawn = 0;
   options.drawn = [&](int frames) { EXPECT_EQ(frames, ++drawn); };
   const Image film = RenderFilm(source, options);
