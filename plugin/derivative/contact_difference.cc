@@ -22,6 +22,7 @@ constexpr double kBend = 1e-3;
 constexpr double kCurved = 1e-7;     // … and three where those of distance or point differ by this …
 constexpr double kLinear = 0.1;      // … half as much at half the step: the curvature jumps there, and they go with h
 constexpr double kCloseBend = 1e-2;  // of two points alone, which curvature bends, too
+constexpr double kJumpTurn = 1.5;    // by how much their turn may grow at half the step before it is that of a jump
 constexpr double kTurnNoise = 10;    // roundings of a normal that its second differences may show
 constexpr double kMixed[] = {1, -0.7, 0.5, 0.8, -0.6, 0.9};  // some direction across all of them
 
@@ -203,6 +204,8 @@ class ContactGeometry::Follower {
   double Reached(double h) const { return room_ < kKept * h * reach_ ? margin_ + kKept * h * reach_ : margin_; }
   bool TwoPoints(const Vec6& twist, double within);
   bool FivePoints(const Vec6& twist, double within);
+  // Half as far, a corner at the point turns by as much, one beyond that by nothing, a jump by twice: false there.
+  bool TellCornerFromJump(const Vec6& twist, double within);
   bool Move(const Vec6& twist, double h, double within, Numbers* numbers);
   // Does contact k go at another rate forwards than backwards, their difference `turn`?
   bool IsCorner(int k, const Numbers& turn, double bend, double h) const;
@@ -286,6 +289,21 @@ bool ContactGeometry::Follower::TwoPoints(const Vec6& twist, double within) {
     rate_[k] = (side_[0][k] - side_[1][k]) / (2 * h);
     turn_[k] = (side_[0][k] + side_[1][k] - 2 * at_[k]) / h;
     bends_[k] = within == margin_ && IsCorner(k, turn_[k], kCloseBend, h);
+  }
+  return std::none_of(bends_, bends_ + count_, [](bool bend) { return bend; }) || TellCornerFromJump(twist, within);
+}
+
+bool ContactGeometry::Follower::TellCornerFromJump(const Vec6& twist, double within) {
+  constexpr double h = kPoseStep / 2;
+  if (!Move(twist, h, within, side_[0]) || !Move(twist, -h, within, side_[1])) return false;
+  for (int k = 0; k < count_; k++) {
+    if (!bends_[k]) continue;
+    const Numbers turn = (side_[0][k] + side_[1][k] - 2 * at_[k]) / h,
+                  grown = turn.cwiseAbs() - kJumpTurn * turn_[k].cwiseAbs();
+    if (IsCorner(k, grown.cwiseMax(0), kCloseBend, h)) return false;
+    if (IsCorner(k, turn, kCloseBend, h)) continue;
+    rate_[k] = (side_[0][k] - side_[1][k]) / (2 * h);
+    bends_[k] = false;
   }
   return true;
 }
