@@ -3,6 +3,7 @@
 #define COSTATE_DERIVATIVE_BODY_POINT_H_
 
 #include "derivative/chain.h"
+#include "derivative/plant.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
@@ -17,11 +18,14 @@ struct PointChange {
 class BodyPoint {
  public:
   BodyPoint() = default;
-  BodyPoint(const mjModel* m, const mjData* d, const TreeDerivative& tree, int body, const Vec3& point)
-      : last_(LastDof(m, body)), r_(point - Origin(m, d, body)) {
+  /// @param stretch  of Σ S a, what makes the acceleration: velocity products alone stay as they are.
+  BodyPoint(const mjModel* m, const mjData* d, const TreeDerivative& tree, int body, const Vec3& point,
+            double stretch = 1)
+      : last_(LastDof(m, body)), r_(point - Origin(m, d, body)), more_(stretch - 1) {
     if (last_ < 0) return;
     V_ = tree.velocity(body);
     A_ = tree.acceleration(body);
+    if (more_ != 0) A_ += more_ * tree.acceleration_field(body);
     velocity_ = MotionAt(V_, r_);
     acceleration_ = MotionAt(A_, r_) + V_.head<3>().cross(velocity_);
   }
@@ -33,11 +37,13 @@ class BodyPoint {
   const Vec3& velocity() const { return velocity_; }
   const Vec3& acceleration() const { return acceleration_; }  ///< gravity as the tree counts it
 
-  /// By q of a dof that moves the body: dV = S × V + ψ̇, dA = S × A + ψ̈ − V × ψ̇.
+  /// By q of a dof that moves the body: dV = S × V + ψ̇, dA = S × A + ψ̈ − V × ψ̇, less S × Vᵃ before it of what more
+  /// of Σ S a is in A.
   PointChange ByPosition(const mjData* d, const TreeDerivative& tree, int dof) const {
     const Vec6 S = Vec6Map(d->cdof + 6 * dof), &rate = tree.axis_rate(dof);
-    PointChange out = Change(CrossMotion(S, V_) + rate,
-                             CrossMotion(S, A_) + tree.axis_acceleration(dof) - CrossMotion(V_, rate), MotionAt(S, r_));
+    Vec6 dA = CrossMotion(S, A_) + tree.axis_acceleration(dof) - CrossMotion(V_, rate);
+    if (more_ != 0) dA -= PLANT("connect: stretched acceleration", more_ * tree.axis_field(dof));
+    PointChange out = Change(CrossMotion(S, V_) + rate, dA, MotionAt(S, r_));
     out.rotation = S.head<3>();
     return out;
   }
@@ -62,6 +68,7 @@ class BodyPoint {
 
   int last_ = -1;
   Vec3 r_ = Vec3::Zero();
+  double more_ = 0;
   Vec6 V_ = Vec6::Zero(), A_ = Vec6::Zero();
   Vec3 velocity_ = Vec3::Zero(), acceleration_ = Vec3::Zero();
 };

@@ -91,13 +91,11 @@ bool ConstraintDerivative::Linearize(const mjModel* model, mjData* data, const T
       const int id = data->efc_id[row], count = model->eq_type[id] == mjEQ_WELD ? 6 : 3;
       const bool behind = HasJointBehindBall(model, EqualityBody(model, id, 0)) ||
                           HasJointBehindBall(model, EqualityBody(model, id, 1));
-      if (behind || IsDiscrete(model)) {
+      if (behind) {
         Leave(model, data, row, count);
         closed_equalities_ = false;
-        if (missing->empty()) {
-          *missing = (behind ? "a joint behind a ball joint of one body, at " : "integrator discrete: ") +
-                     ElementName(model, mjOBJ_EQUALITY, id);
-        }
+        if (missing->empty())
+          *missing = "a joint behind a ball joint of one body, at " + ElementName(model, mjOBJ_EQUALITY, id);
       } else {
         equality_.Add(model, data, row);
         KeepHessian(data, row, count);
@@ -434,7 +432,10 @@ Eigen::Map<Eigen::VectorXd> ConstraintDerivative::BendSlope(const mjData* data, 
   return slope;
 }
 
-void ConstraintDerivative::AddRowTurning(int efc, const Eigen::VectorXd& x, Eigen::VectorXd* slope) const {
+void ConstraintDerivative::AddRowTurning(const mjModel* model, const mjData* data, const AxisGroups& axes, int efc,
+                                         const Eigen::VectorXd& x, Eigen::VectorXd* slope) const {
+  if (data->efc_type[efc] == mjCNSTR_EQUALITY && IsBodyEquality(model, data->efc_id[efc]))
+    return equality_.AddTurning(model, data, axes, efc, x, slope);
   for (const Row& row : row_) {
     if (row.efc == efc && row.curved_dof >= 0)
       (*slope)[row.curved_dof] += PLANT("joint row: turning", row.curved_dJ * x[row.curved_dof]);

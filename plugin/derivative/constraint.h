@@ -109,8 +109,9 @@ class ConstraintDerivative {
   /// @return false when the row is left in remainder(). @pre Linearize.
   bool FindForce(const mjModel* model, const mjData* data, int row, ScalarForce* out) const;
 
-  /// slope (nv) += ∂(J x)/∂q of a row of joints or tendons at fixed x (nv). @pre Linearize has left it closed.
-  void AddRowTurning(int row, const Eigen::VectorXd& x, Eigen::VectorXd* slope) const;
+  /// slope (nv) += ∂(J x)/∂q of a row, not a contact's, at fixed x (nv). @pre Linearize has left it closed.
+  void AddRowTurning(const mjModel* model, const mjData* data, const AxisGroups& axes, int row,
+                     const Eigen::VectorXd& x, Eigen::VectorXd* slope) const;
 
   /// Connects and welds at the point; null when they are left in remainder().
   BodyEquality* equalities() const { return closed_equalities_ ? &equality_ : nullptr; }

@@ -1,5 +1,6 @@
 #include "derivative/equality.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "derivative/body_point.h"
@@ -83,7 +84,8 @@ void BodyEquality::AddWrenches(const mjModel* m, const mjData* d, std::vector<Bo
 class BodyEquality::Motion {
  public:
   Motion(const mjModel* m, const mjData* d, const TreeDerivative& tree, const Block& block) : m_(m), d_(d), b_(block) {
-    for (int s = 0; s < 2; s++) point[s] = BodyPoint(m, d, tree, b_.body[s], b_.point[s]);
+    const double stretch = IsDiscrete(m) ? EndOfStep(m, d, b_.row) : 1;
+    for (int s = 0; s < 2; s++) point[s] = BodyPoint(m, d, tree, b_.body[s], b_.point[s], stretch);
 
     // impedance: r is the norm of all rows
     for (int i = 0; i < b_.rows; i++) norm_ += d->efc_pos[b_.row + i] * d->efc_pos[b_.row + i];
@@ -102,8 +104,11 @@ class BodyEquality::Motion {
 
   // df of the rows, and of the torque beside that of the force
   void Change(const PointChange side[2], Vec6* df, Vec3* dtorque) const {
+    // y, under the discrete integrator s y = s J a + J̇v + …
     const mjtNum* kbip = d_->efc_KBIP + 4 * b_.row;
-    const double k = kbip[0], damping = kbip[1], impedance = kbip[2], slope = kbip[3];
+    const bool discrete = IsDiscrete(m_);
+    const double k = kbip[0], impedance = kbip[2], slope = kbip[3], s = discrete ? EndOfStep(m_, d_, b_.row) : 1,
+                 damping = kbip[1] + (discrete ? m_->opt.timestep * k * impedance : 0);
     Vec6 dy = Vec6::Zero(), dpos = Vec6::Zero();
     dpos.head<3>() = PLANT("connect: point", side[0].position - side[1].position);
     dy.head<3>() = PLANT("connect: acceleration", side[0].acceleration - side[1].acceleration) +
@@ -128,9 +133,9 @@ class BodyEquality::Motion {
     for (int i = 0; i < b_.rows && norm_ > mjMINVAL; i++) dnorm += d_->efc_pos[b_.row + i] * dpos[i] / norm_;
     df->setZero();
     for (int i = 0; i < b_.rows; i++) {
-      const double dyi =
-          dy[i] + PLANT("connect: stiffness", k * (impedance * dpos[i] + slope * d_->efc_pos[b_.row + i] * dnorm));
-      (*df)[i] = -d_->efc_D[b_.row + i] * dyi +
+      const double by_impedance = s * AccelerationByImpedance(m_, d_, b_.row + i),
+                   dyi = dy[i] + PLANT("connect: stiffness", k * impedance * dpos[i] + slope * by_impedance * dnorm);
+      (*df)[i] = -d_->efc_D[b_.row + i] / s * dyi +
                  PLANT("connect: impedance", d_->efc_force[b_.row + i] * ImpedanceGain(m_, d_, b_.row + i) * dnorm);
     }
     dtorque->setZero();
@@ -198,6 +203,46 @@ void BodyEquality::AddColumns(const mjModel* m, const mjData* d, const TreeDeriv
       column(by_q, dof);
       column(by_v, nv + dof);
     });
+  }
+}
+
+// (I10) of the rows e·(u₀ − u₁) of points u = J x at unit axes e, or t·(w₀ − w₁) of turns
+void BodyEquality::AddTurning(const mjModel* m, const mjData* d, const AxisGroups& axes, int row,
+                              const Eigen::VectorXd& x, Eigen::VectorXd* slope) const {
+  const auto of_row = [&](const Block& b) { return b.row <= row && row < b.row + b.rows; };
+  const Block& b = *std::find_if(blocks_.begin(), blocks_.end(), of_row);
+  const Vec6 unit = Vec6::Unit(row - b.row);
+  const Vec3 axis = unit.head<3>(), along = unit.tail<3>();
+  const bool turns = row - b.row >= 3;
+  const Vec3 torque = turns ? Vec3(b.scale * (b.frame * ProductTransposed(b.e0, b.ev, along))) : Vec3(Vec3::Zero());
+  const auto axis_of = [&](int dof) { return Vec6Map(d->cdof + 6 * dof); };
+
+  Vec6 field[2];  // Σ S x of a side
+  for (int s = 0; s < 2; s++) {
+    field[s].setZero();
+    for (int j = LastDof(m, b.body[s]); j >= 0; j = m->dof_parentid[j]) field[s] += x[j] * axis_of(j);
+  }
+  const Vec3 spin = field[0].head<3>() - field[1].head<3>();
+  for (int s = 0; s < 2; s++) {
+    const Vec3 r = b.point[s] - Origin(m, d, b.body[s]);
+    const double sign = s == 0 ? 1 : -1;
+    for (int j = LastDof(m, b.body[s]); j >= 0; j = m->dof_parentid[j]) {
+      // what the dof turns: the axes behind its group
+      Vec6 behind = Vec6::Zero();
+      for (int k = LastDof(m, b.body[s]); k >= axes.group[j]; k = m->dof_parentid[k]) behind += x[k] * axis_of(k);
+      const Vec6 S = axis_of(j), turned = CrossMotion(S, behind);
+      double& out = (*slope)[j];
+      if (!turns) {
+        out += PLANT("connect row: turning",
+                     sign * axis.dot(MotionAt(turned, r) + field[s].head<3>().cross(MotionAt(S, r))));
+        continue;
+      }
+      const Vec3 zeta = sign * (b.frame.transpose() * S.head<3>()), dev = 0.5 * Product(b.e0, b.ev, zeta);
+      const double de0 = -0.5 * zeta.dot(b.ev);
+      out += PLANT("weld row: turning", sign * torque.dot(turned.head<3>()));
+      out += PLANT("weld row: error", b.scale * (b.frame * ProductTransposed(de0, dev, along)).dot(spin));
+      if (s == 1) out += PLANT("weld row: frame", S.head<3>().cross(torque).dot(spin));
+    }
   }
 }
 

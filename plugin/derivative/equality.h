@@ -1,4 +1,4 @@
-// Connect and weld equalities in ∂r, in closed form. Equations (C14)–(C16) of README.md.
+// Connect and weld equalities in ∂r, in closed form. Equations (C14)–(C16), (C23) and (I10) of README.md.
 #ifndef COSTATE_DERIVATIVE_EQUALITY_H_
 #define COSTATE_DERIVATIVE_EQUALITY_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "derivative/columns.h"
+#include "derivative/contact_jacobian.h"
 #include "derivative/tree_derivative.h"
 
 namespace costate {
@@ -35,6 +36,10 @@ class BodyEquality {
   /// add(dof, kind, column), kind 0 by q, 1 by v, 2 by a.
   void AddWrenchColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, int begin, int end,
                         const Vec3& origin, const std::function<void(int dof, int kind, const Vec6& column)>& add);
+
+  /// slope (nv) += ∂(J x)/∂q of a row of an equality that Add was called for, at fixed x (nv).
+  void AddTurning(const mjModel* model, const mjData* data, const AxisGroups& axes, int row, const Eigen::VectorXd& x,
+                  Eigen::VectorXd* slope) const;
 
   bool empty() const { return blocks_.empty(); }
 

@@ -336,7 +336,7 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     }
     if (element) element->AddTurning(FirstRow(d, *contact), x_, &slope_);
     else if (contact) AddContactTurning(m, d, *contact, *constraint.contact_motion(id));
-    else constraint.AddRowTurning(row, x_, &slope_);
+    else constraint.AddRowTurning(m, d, axes_, row, x_, &slope_);
 
     Scale& scale = scales_.emplace_back();
     for (int k = 0; k < nv; k++) {

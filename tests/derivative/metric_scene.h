@@ -41,6 +41,30 @@ inline std::string MetricScene(const std::string& cone, int condim) {
 </mujoco>)";
 }
 
+/// Loops that connects and welds close, of bodies and of sites, between trees and with the world, beside springs, dampers
+/// and servos of joints and along a tendon.
+inline std::string LoopScene(const std::string& flags, const std::string& sensors) {
+  return R"(<mujoco><option timestep='0.004' integrator='discrete'><flag contact='disable' )" + flags + R"(/></option>
+  <default><equality solref='.05 .8' solimp='.4 .95 .3'/></default>
+  <worldbody>
+    <body name='upper' pos='0 0 1'><joint name='a' axis='0 1 .2' damping='.3' stiffness='2'/>
+      <geom type='capsule' fromto='0 0 0 .3 0 -.05' size='.03' mass='1'/>
+      <body name='lower' pos='.3 0 -.05'><joint type='ball' damping='.05' stiffness='3' armature='.01'/>
+        <geom type='capsule' fromto='0 0 0 .1 .1 -.2' size='.03' mass='.5'/><site name='s' pos='.05 .1 0' euler='20 30 0'/>
+        <body name='tip' pos='.1 .1 -.2'><joint name='b' axis='1 0 .3' damping='.1'/>
+          <geom type='box' size='.1 .05 .03' pos='0 .02 -.1' mass='.3'/><site name='t' pos='0 0 -.05' euler='0 40 10'/></body></body></body>
+    <body name='cart' pos='.55 .1 .6'><joint name='x' type='slide' axis='1 0 0' damping='4' stiffness='20'/><joint name='c' axis='0 .3 1' damping='.1'/>
+      <geom type='box' size='.1 .05 .02' pos='0 .1 0' mass='.6'/><site name='u' pos='0 .1 .05'/></body>
+    <body name='load' pos='.5 .3 .7'><freejoint/><geom type='box' size='.1 .2 .05' pos='.02 .01 0' mass='.8'/><site name='w' pos='.1 0 0' euler='0 0 30'/></body>
+  </worldbody>
+  <tendon><spatial name='rope' stiffness='10' damping='1' springlength='.1'><site site='s'/><site site='u'/></spatial></tendon>
+  <equality><connect body1='tip' body2='cart' anchor='0 .1 -.1'/><connect site1='s' site2='w'/><connect body1='load' anchor='0 .1 .1'/>
+    <weld body1='tip' body2='load' torquescale='.4'/><weld site1='u' site2='w' torquescale='2'/><weld body1='lower' relpose='.3 0 .9 1 .1 0 .2'/></equality>
+  <actuator><position joint='b' kp='20' kv='1'/><velocity joint='c' kv='.4'/><motor joint='a'/></actuator>
+  <sensor>)" + sensors + R"(</sensor>
+</mujoco>)";
+}
+
 /// Bodies that fly: one with a welded part; one with damping, armature and a thruster; one that a tendon's spring pulls,
 /// three that a flex ties. And one that lies on the floor.
 inline std::string FlightScene(const std::string& cone) {

@@ -41,6 +41,27 @@ TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   EXPECT_GT(contacts, 30);
 }
 
+// (C23), (I10): J̇v of connects and welds is at the end of the step, too, and each of their rows has a scale of its own
+TEST_F(MetricTest, LoopsAreClosed) {
+  int rows = 0, contacts = 0;
+  for (const char* flags : {"", "spring='disable' damper='disable' actuation='disable'"}) {
+    for (unsigned seed = 1; seed <= 4; seed++) {
+      SCOPED_TRACE(std::string(flags) + " seed " + std::to_string(seed));
+      const std::string forces = *flags ? "<force site='t'/><torque site='t'/>" : "";  // which follow the metric, too
+      const ModelPtr model = LoadModelFromString(LoopScene(flags, forces + "<accelerometer site='w'/>"));
+      const support::RandomStateOptions at{.position = 0.12, .velocity = 1, .inside_limits = false};
+      support::ExpectClosed(model.get(), seed, at, &rows, &contacts);
+
+      const VectorXd x = support::RandomState(model.get(), seed, at), u = support::RandomControl(model.get(), seed);
+      StepDerivative closed, differenced;
+      Linearizer(model.get()).Linearize(x, u, &closed);
+      Linearizer(model.get(), {.level = Level::kResidual}).Linearize(x, u, &differenced);
+      EXPECT_LT(Apart(closed.C, differenced.C), 1e-8);
+    }
+  }
+  EXPECT_EQ(rows, 8 * 27);
+}
+
 // Without springs and dampers M̂ is M, and rows alone are the step's own.
 TEST_F(MetricTest, RowsAreTheStepsWithoutAnythingInTheMetric) {
   int rows = 0, contacts = 0;

@@ -110,6 +110,7 @@ std::vector<Scene> Scenes() {
     }
   }
 
+  for (unsigned seed : {1u, 2u}) add({"loop", LoopScene("", "<accelerometer site='w'/>"), seed, 0, 0.12, 1, false});
   add({"flight", FlightScene("pyramidal"), 1, 0, 0.02, 3});
 
   // elasticity, edges and their rows, vertices on a plane
