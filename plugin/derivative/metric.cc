@@ -118,7 +118,6 @@ std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonM
   for (int k = 0; k < d->nefmA; k++) {
     const int a = d->efm_aid[k], out = m->actuator_outadr[a], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
     if (d->efm_as[k] == 0 && d->efm_ak[k] == 0) continue;
-    if (actuation.AnyDofClamped()) return "actuators beside a joint at its actuatorfrcrange";
     Element element;
     element.moment = actuation.moment(out).moment;
     element.scale = actuation.moment(out).scale;

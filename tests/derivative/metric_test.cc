@@ -41,6 +41,32 @@ TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   EXPECT_GT(contacts, 30);
 }
 
+// Of a joint at its actuatorfrcrange the engine leaves the joint's own actuators out of M̂, but not those of tendons.
+TEST_F(MetricTest, JointsAtTheirForceLimitAreClosed) {
+  int rows = 0, contacts = 0, at_limit = 0, coupled = 0;
+  for (unsigned seed = 1; seed <= 3; seed++) {
+    SCOPED_TRACE(seed);
+    std::string scene = MetricScene("elliptic", 3);
+    for (const std::string joint : {"<joint name='b'", "<joint name='a'", "<joint name='c'"})
+      scene.replace(scene.find(joint), joint.size(), joint + " actuatorfrcrange='-.02 .02'");
+    const ModelPtr model = LoadModelFromString(scene);
+    support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
+                          &contacts);
+    const DataPtr data = MakeData(model.get());
+    SetState(model.get(), data.get(),
+             support::RandomState(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}));
+    mju_copy(data->ctrl, support::RandomControl(model.get(), seed).data(), static_cast<int>(model->nu));
+    mj_forward(model.get(), data.get());
+    for (int dof = 0; dof < model->nv; dof++) {
+      at_limit += std::abs(data->qfrc_actuator[dof]) == .02;
+      coupled += std::abs(data->qfrc_actuator[dof]) == .02 && data->efm_sdiag[dof] > 0;
+    }
+  }
+  EXPECT_GT(rows, 0);
+  EXPECT_GT(at_limit, 5);
+  EXPECT_GT(coupled, 2);
+}
+
 // (C23), (I10): J̇v of connects and welds is at the end of the step, too, and each of their rows has a scale of its own
 TEST_F(MetricTest, LoopsAreClosed) {
   int rows = 0, contacts = 0;
