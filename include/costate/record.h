@@ -45,6 +45,8 @@ struct Record {
   // filled by WriteRecord and ReadRecord
   std::string created;       ///< when it was written, UTC: "2025-03-01T12:00:00Z"
   std::string model_sha256;  ///< of model.mjb
+
+  double knot_time() const { return substeps * model->opt.timestep; }  ///< [s]
 };
 
 struct WriteRecordOptions {

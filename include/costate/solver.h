@@ -32,6 +32,8 @@ struct Problem {
   VectorXd u_lower, u_upper;                   ///< nu; ±infinity where an actuator has no limit
   FreeStart free_start{};                      ///< none unless it names entries
   const ConstraintSet* constraints = nullptr;  ///< kept by SolveConstrained; solvers without constraints refuse them
+
+  double knot_time() const { return substeps * model->opt.timestep; }  ///< that a control holds [s]
 };
 
 /// Control limits of the model: ctrlrange where limited, ±infinity elsewhere.

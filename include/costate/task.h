@@ -87,6 +87,7 @@ struct Task {
   SolveState state{};          ///< of the run that is gone on from (costate/resume.h); none unless state.U has columns
   FreeTimeState time_state{};  ///< the same of a search over times
   std::vector<std::string> warnings;  ///< of the model's compiler and of the task itself
+  double knot_time() const { return substeps * model->opt.timestep; }  ///< that a control holds [s]
   Problem ToProblem() const;
   SamplingOptions ToSampling() const;  ///< with the solver's threads
   Guess ToGuess() const { return {X_guess, U_guess, state.U.cols() > 0 ? &state : nullptr}; }

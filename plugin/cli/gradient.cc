@@ -232,7 +232,7 @@ void Save(const GradientArguments& arguments, const GradientReport& report, cons
   if (average) {
     const Task& task = *report.task;
     record.settings.merge(AverageSettings(arguments.average, *average));
-    const double dt = task.substeps * task.model->opt.timestep;
+    const double dt = task.knot_time();
     record.tables.merge(AverageTables(arguments.average, task, dt, *average, *report.gradient));
   }
   fmt::print("saved in      {}\n",

@@ -353,7 +353,7 @@ MpcResult RunWithProgress(const Task& task, const MpcSimulation& simulation, dou
 Record MakeMpcRecord(const MpcArguments& arguments, const Task& task, const MpcSimulation& simulation,
                      const MpcResult& result) {
   const mjModel* m = simulation.plant ? simulation.plant : task.model.get();
-  const double control_time = task.substeps * task.model->opt.timestep;
+  const double control_time = task.knot_time();
   Record record = TaskRecord(task, "mpc");
   record.seed = simulation.seed;
   record.cost_per_knot = result.cost_per_knot;
@@ -420,7 +420,7 @@ int RunMpcCommand(const MpcArguments& arguments) {
   simulation.noise_velocity = arguments.noise.size() > 1 ? arguments.noise[1] : 0;
   simulation.seed = arguments.seed;
   CheckMpc(task, simulation);
-  const double control_time = task.substeps * task.model->opt.timestep;
+  const double control_time = task.knot_time();
   if (plant) fmt::print("planned by {}; the robot is {}\n", task.model_file, arguments.plant);
   fmt::print("{}: {}, {}; {:.4g} s in control intervals of {:.4g} ms, {}\n\n", ModelName(m), SizesText(m),
              IntegratorName(m), simulation.duration, 1e3 * control_time,

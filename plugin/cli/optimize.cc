@@ -552,7 +552,7 @@ int RunOptimize(const OptimizeOptions& options) {
   if (!folder.empty()) CheckRunFolder(folder, options.force);
   const mjModel* m = task.model.get();
   fmt::print("{}: {}, {}; {} knots of {:.4g} s ({:.4g} s)\n\n", ModelName(m), SizesText(m), IntegratorName(m), task.N,
-             task.substeps * m->opt.timestep, task.N * task.substeps * m->opt.timestep);
+             task.knot_time(), task.N * task.substeps * m->opt.timestep);
 
   // solve
   CatchInterrupts();

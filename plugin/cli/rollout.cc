@@ -96,14 +96,14 @@ Setup LoadModelSetup(const RolloutOptions& options) {
   task.x0 = GetState(m, data.get());
   task.context = GetContext(m, data.get());
   task.U_guess = Eigen::Map<VectorXd>(data->ctrl, m->nu);  // the keyframe's, held
-  task.N = Knots(options.time.value_or(kDefaultTime), task.substeps * m->opt.timestep);
+  task.N = Knots(options.time.value_or(kDefaultTime), task.knot_time());
   return setup;
 }
 
 Setup MakeSetup(const RolloutOptions& options) {
   Setup setup = IsTaskFile(options.input) ? LoadTaskSetup(options) : LoadModelSetup(options);
   Task& task = setup.task;
-  const double knot_time = task.substeps * task.model->opt.timestep;
+  const double knot_time = task.knot_time();
   if (options.time) task.N = Knots(*options.time, knot_time);
 
   // a file of controls lasts as long as it lasts

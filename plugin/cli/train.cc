@@ -155,9 +155,8 @@ int RunTrain(const TrainArguments& arguments) {
       "{}: {} observations, {}, {} weights; {} from {}, {} knots of {:.4g} s\n\n", task.name, policy.observations(),
       task.policy.hidden.empty() ? std::string("linear") : fmt::format("{} hidden layers", task.policy.hidden.size()),
       policy.weights(), arguments.method,
-      spread ? fmt::format("{} starts", task.policy.starts) : std::string("one start"), task.N,
-      task.substeps * task.model->opt.timestep);
-  const double dt = task.substeps * task.model->opt.timestep;
+      spread ? fmt::format("{} starts", task.policy.starts) : std::string("one start"), task.N, task.knot_time());
+  const double dt = task.knot_time();
   const Clock::time_point begin = Clock::now();
   TrainResult result;
   {

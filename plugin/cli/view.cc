@@ -138,7 +138,7 @@ double MomentOf(const ViewArguments& arguments, const viewer::ViewSource& source
 // a bare model is simulated as far as the pictures need it
 void SimulateFor(const ViewArguments& arguments, viewer::ViewSource* source) {
   if (!source->live) return;
-  const double start = source->trajectory.time[0], knot_time = source->substeps * source->model->opt.timestep;
+  const double start = source->trajectory.time[0], knot_time = source->knot_time();
   double duration = 0;
   if (!arguments.film.empty()) {
     duration = arguments.to ? *arguments.to - start : kFilmOfModel;

@@ -63,9 +63,7 @@ void costate_delete_mpc(costate_mpc* mpc) { delete mpc; }
 
 const mjModel* costate_mpc_model(const costate_mpc* mpc) { return mpc ? mpc->controller.task().model.get() : nullptr; }
 
-mjtNum costate_mpc_interval(const costate_mpc* mpc) {
-  return mpc ? mpc->controller.task().substeps * mpc->controller.task().model->opt.timestep : 0;
-}
+mjtNum costate_mpc_interval(const costate_mpc* mpc) { return mpc ? mpc->controller.task().knot_time() : 0; }
 
 int costate_mpc_start(costate_mpc* mpc, const mjModel* m, const mjData* d, costate::Progress progress, void* user,
                       char* error, int error_sz) {

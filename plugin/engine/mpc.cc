@@ -114,7 +114,7 @@ MpcPlugin::MpcPlugin(const mjModel* m, mjData* d, int instance)
                     "set it to on");
   }
   const Task& task = controller_->task();
-  interval_ = task.substeps * task.model->opt.timestep;
+  interval_ = task.knot_time();
   x0_ = task.x0;
   context_ = task.context;
   for (int i = 0; i < controller_->goals().size(); ++i) {

@@ -120,7 +120,7 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
   run->folder = folder.string();
   run->record = ReadRecord(run->folder);
   run->N = run->record.trajectory.N();
-  run->knot_time = run->record.substeps * run->record.model->opt.timestep;
+  run->knot_time = run->record.knot_time();
   if (!(run->knot_time > 0) || !std::isfinite(run->knot_time)) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("run '{}' holds its controls for {:g} s, expected a finite time above 0", run->folder,

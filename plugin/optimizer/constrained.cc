@@ -109,7 +109,7 @@ class Constrained {
         callback_(callback),
         inner_(inner),
         augmented_(problem.model, cost_, constraints_, problem.N),
-        dt_(problem.substeps * problem.model->opt.timestep),
+        dt_(problem.knot_time()),
         own_(VectorXd::Zero(problem.constraints->size())) {
     problem_.constraints = nullptr;
     problem_.cost = &augmented_;

@@ -158,7 +158,7 @@ Vias ViasOf(const Problem& problem, const Block& block, const Trajectory& motion
     sum += 0.5 * way * way;
     vias.emplace(t, Via{geom, Vec3Map(d->geom_xpos + 3 * geom) + way * e, 0});
   }
-  const double knot_time = problem.substeps * m->opt.timestep;
+  const double knot_time = problem.knot_time();
   for (auto& [t, via] : vias) via.weight = sum > 0 ? worth / (knot_time * sum) : 0;
   return vias;
 }
@@ -254,7 +254,7 @@ class Pace {
 
   // at all knots, with its velocities
   MatrixXd States(const Problem& problem, Eigen::Index N) const {
-    const double knot_time = problem.substeps * m_->opt.timestep;
+    const double knot_time = problem.knot_time();
     MatrixXd X(problem.x0.size(), N + 1);
     X.col(0) = problem.x0;
     for (int t = 1; t <= N; ++t) {
@@ -296,7 +296,7 @@ Vias ViasAlong(const Problem& problem, const Pace& pace, const std::set<int>& ge
       vias.emplace(t, Via{geom, place, 0});
     }
   }
-  const double knot_time = problem.substeps * problem.model->opt.timestep;
+  const double knot_time = problem.knot_time();
   for (auto& [t, via] : vias) via.weight = sum > 0 ? worth / (knot_time * sum) : 0;
   return vias;
 }

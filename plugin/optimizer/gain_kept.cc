@@ -14,7 +14,7 @@ constexpr double kStill = 1e-2;      // of what staying at the start costs more:
 }  // namespace
 
 GainKept::GainKept(const Problem& problem, const Trajectory& motion, double initial_cost) {
-  const double knot_time = problem.substeps * problem.model->opt.timestep;
+  const double knot_time = problem.knot_time();
   cost_ = TotalCost(*problem.cost, motion, knot_time);
   of_cost_ = !(std::abs(initial_cost - cost_) >= kHardlyAny * std::abs(cost_)) || !std::isfinite(initial_cost);
   unit_ = std::abs(of_cost_ ? cost_ : initial_cost - cost_);

@@ -110,7 +110,7 @@ bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_pe
   const int N = static_cast<int>(cost_per_knot.size()) - 1;
   double end = cost_per_knot[N], stay = 0;  // a guess that leads there costs next to nothing, staying does not
   if (end != 0 || N == 0) {
-    const double dt = task.substeps * task.model->opt.timestep;
+    const double dt = task.knot_time();
     const KnotView first = ViewKnot(result.trajectory, 0, dt), last = ViewKnot(result.trajectory, N, dt);
     stay = task.cost->Value(
         {.t = N, .N = N, .time = last.time, .dt = dt, .x = first.x, .u = last.u, .s = first.s, .start = first.start});

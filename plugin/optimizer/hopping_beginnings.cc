@@ -89,7 +89,7 @@ MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream) 
 }
 
 bool MayRepeat(const MatrixXd& U, const Problem& problem, double but_for) {
-  const double knot_time = problem.substeps * problem.model->opt.timestep;
+  const double knot_time = problem.knot_time();
   const FrequencyRange frequencies = PeriodicRange(problem.N * knot_time, knot_time);
   const MatrixXd moves = (U.colwise() - U.col(0)).cwiseAbs();
   return frequencies.low < frequencies.high &&
@@ -184,7 +184,7 @@ std::pair<double, int> BasinHopping::BestRollout(int count, const std::function<
 void BasinHopping::TryWaves(SamplingResult* found) const {
   const VectorXd places = ChainPlaces(problem_.model), unit = KickUnits(problem_);
   if (places.maxCoeff() == 0) return;
-  const double dt = problem_.substeps * problem_.model->opt.timestep;
+  const double dt = problem_.knot_time();
   const FrequencyRange range = PeriodicRange(problem_.N * dt, dt);
   constexpr int kLags = std::size(kWaveLags), kSizes = std::size(kWaveSizes);
   const auto wave = [&](int i) {

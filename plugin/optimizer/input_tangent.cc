@@ -41,7 +41,7 @@ bool AlongMotion(const Task& task, const ParameterSet* parameters, const Traject
     for (RolloutDirection& d : directions) d.U.setZero(d.U.rows(), N);
     tangent.Push(Piece(motion, begin, N), directions, options, &moved);
     if (!moved.status.ok()) return false;
-    use({begin, end, motion, moved, task.substeps * model->opt.timestep});
+    use({begin, end, motion, moved, task.knot_time()});
     for (std::size_t i = 0; i < directions.size(); i++) directions[i].x0 = moved.dX[i].col(N);
   }
   return true;

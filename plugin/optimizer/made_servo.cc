@@ -38,7 +38,7 @@ std::vector<MadeServo> MakeServos(const Problem& problem) {
   const DataPtr data = MakeData(m);
   Eigen::LLT<MatrixXd> mass;
   if ((m->opt.disableflags & mjDSBL_ACTUATION) || !FactorMass(m, data.get(), x, problem.context, &mass)) return servos;
-  const double h = problem.substeps * m->opt.timestep;
+  const double h = problem.knot_time();
   for (int i = 0; i < m->nactuator; ++i) {
     const int joint = m->actuator_trnid[2 * i];
     if (!DrivesJoint(m, i) || m->actuator_biastype[i] != mjBIAS_NONE) continue;

@@ -23,7 +23,7 @@ void CheckRanges(const Task& task, const MpcSimulation& s) {
   const OptionCheck need("MPC: ");
   need.ZeroOrMore("noise of positions", s.noise_position);
   need.ZeroOrMore("noise of velocities", s.noise_velocity);
-  const double control_time = task.substeps * task.model->opt.timestep;
+  const double control_time = task.knot_time();
   need(s.duration >= 0.5 * control_time && s.duration < 1e7 * control_time, "duration", s.duration,
        "at least one control interval and at most ten million");
   need(task.mpc.delay <= s.duration, "delay", task.mpc.delay,
@@ -42,7 +42,7 @@ void CheckRanges(const Task& task, const MpcSimulation& s) {
 // how well the robot kept the constraints, beside how its plans did; worst first
 void JudgeMotion(const Task& task, std::vector<MpcConstraintReport>* reports, const Trajectory& motion) {
   if (reports->empty()) return;
-  const double control_time = task.substeps * task.model->opt.timestep;
+  const double control_time = task.knot_time();
   MpcConstraints constraints(task);
   constraints.PlaceMotion(control_time, motion.N());
   std::vector<ConstraintReport> worst = CheckConstraints(constraints.set(), motion, control_time);
@@ -164,7 +164,7 @@ void CheckMpc(const Task& task, const MpcSimulation& simulation) {
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback,
                  const IterationCallback& first) {
   CheckMpc(task, simulation);
-  const double control_time = task.substeps * task.model->opt.timestep;
+  const double control_time = task.knot_time();
   const int steps = static_cast<int>(std::lround(simulation.duration / control_time));
   MpcResult result;
   MpcDriver driver(task, simulation.goals, &result);

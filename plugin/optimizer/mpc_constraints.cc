@@ -44,14 +44,8 @@ MpcConstraints::MpcConstraints(const Task& task) {
   const VectorXd u = task.U_guess.col(0);
   VectorXd s = VectorXd::Zero(model->nsensordata);
   Forward(model, data.get(), task.x0, u, s);
-  const KnotView start{.t = 0,
-                       .N = task.N,
-                       .time = 0,
-                       .dt = task.substeps * model->opt.timestep,
-                       .x = task.x0,
-                       .u = u,
-                       .s = s,
-                       .start = task.x0.data()};
+  const KnotView start{
+      .t = 0, .N = task.N, .time = 0, .dt = task.knot_time(), .x = task.x0, .u = u, .s = s, .start = task.x0.data()};
   for (int i = 0; i < task.constraints.size(); ++i) {
     const ConstraintWindow window = MakeWindow(task, task.constraints[i], start);
     auto placed = std::make_unique<PlacedConstraint>(&task.constraints[i], window);

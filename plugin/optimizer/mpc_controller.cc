@@ -41,7 +41,7 @@ struct MpcController::Impl {
       : task(std::move(given)),
         options(o),
         goals(Checked(task, o.latency)),
-        control_time(task.substeps * task.model->opt.timestep),
+        control_time(task.knot_time()),
         given_context(task.context),
         data(MakeData(task.model.get())) {}
 

@@ -12,8 +12,7 @@
 
 namespace costate {
 
-MpcDisturbance::MpcDisturbance(const Task& task)
-    : task_(task), control_time_(task.substeps * task.model->opt.timestep) {
+MpcDisturbance::MpcDisturbance(const Task& task) : task_(task), control_time_(task.knot_time()) {
   if (task.mpc.estimate == 0) return;
   data_ = MakeData(task.model.get());
   const Dims dims(task.model.get());

@@ -111,7 +111,7 @@ void CheckMpcTask(const Task& task, double latency) {
   need.ZeroOrMore("budget", o.budget);
   need(!std::isnan(latency) && latency < 1e6, "latency", latency, "finite");
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
-  const double control_time = task.substeps * task.model->opt.timestep;
+  const double control_time = task.knot_time();
   const double knot_time = o.timestep > 0 ? task.substeps * o.timestep : control_time;
   const double horizon = o.horizon > 0 ? o.horizon : task.N * control_time;
   need(horizon >= 0.5 * knot_time && horizon <= kMostKnots * knot_time, "horizon", horizon,

@@ -25,7 +25,7 @@ struct MpcDriver {
         planner(task, goals),
         control(task, planner.problem(), &report->events),
         disturbance(task),
-        control_time(task.substeps * task.model->opt.timestep) {}
+        control_time(task.knot_time()) {}
 
   const Task& task;
   MpcReport& report;

@@ -55,7 +55,7 @@ MpcPlanner::MpcPlanner(const Task& task, const MpcGoals* goals)
   const MpcOptions& mpc = task.mpc;
   if (mpc.timestep > 0) model_->opt.timestep = mpc.timestep;
   knot_time_ = task.substeps * model_->opt.timestep;
-  control_time_ = task.substeps * task.model->opt.timestep;
+  control_time_ = task.knot_time();
   const double horizon = mpc.horizon > 0 ? mpc.horizon : task.N * control_time_;
   N_ = std::max(1, static_cast<int>(std::lround(horizon / knot_time_)));
 

@@ -21,8 +21,6 @@ const mjModel* PlantModel(const Task& task, const MpcSimulation& simulation) {
   return simulation.plant ? simulation.plant : task.model.get();
 }
 
-double ControlTime(const Task& task) { return task.substeps * task.model->opt.timestep; }
-
 // the planned robot and the one that moves, which is refused for what plans could not move
 struct Robots {
   const mjModel *planned, *plant;
@@ -119,17 +117,17 @@ void CheckPlant(const Task& task, const MpcSimulation& simulation) {
   if (its != planned)
     robots.Refuse(fmt::format("{} numbers that a step hands on beside the state (delays, plugins, plasticity)", its),
                   fmt::format("{}", planned));
-  const double steps = ControlTime(task) / plant->opt.timestep;
+  const double steps = task.knot_time() / plant->opt.timestep;
   if (std::round(steps) < 1 || std::abs(steps - std::round(steps)) > kWhole)
     robots.Refuse(fmt::format("a time step of {:g} s", plant->opt.timestep),
-                  fmt::format("a control interval of {:g} s, no multiple of it", ControlTime(task)));
+                  fmt::format("a control interval of {:g} s, no multiple of it", task.knot_time()));
 }
 
 MpcPlant::MpcPlant(const Task& task, const MpcSimulation& simulation, int steps)
     : model_(PlantModel(task, simulation)),
       simulation_(simulation),
-      substeps_(static_cast<int>(std::lround(ControlTime(task) / model_->opt.timestep))),
-      control_time_(ControlTime(task)),
+      substeps_(static_cast<int>(std::lround(task.knot_time() / model_->opt.timestep))),
+      control_time_(task.knot_time()),
       data_(MakeData(model_)),
       random_(std::mt19937_64(simulation.seed)) {
   const Dims dims(model_);

@@ -101,7 +101,7 @@ class Near {
         constrained_(constrained),
         go_on_(callback),
         unit_(options.cost_unit > 0 ? options.cost_unit : 1),
-        dt_(problem.substeps * problem.model->opt.timestep),
+        dt_(problem.knot_time()),
         scales_(VectorXd::Ones(problem.constraints->size())) {
     options_.type = SolverType::kIlqr;
     options_.second_order = options_.leave_saddles = false;

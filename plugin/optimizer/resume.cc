@@ -107,8 +107,7 @@ class Fit {
     const int N = record_.trajectory.N();
     if (N != task_.N) Fail(fmt::format("the run has {} control intervals, the task has {}", N, task_.N));
     if (task_.free_time.longest > 0) return;
-    const double run = record_.substeps * record_.model->opt.timestep,
-                 task = task_.substeps * task_.model->opt.timestep;
+    const double run = record_.knot_time(), task = task_.knot_time();
     if (std::abs(run - task) > kSameLength * task)
       Fail(fmt::format("a control interval is {:g} s in the run, {:g} s in the task", run, task));
   }

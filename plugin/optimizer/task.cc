@@ -320,7 +320,7 @@ std::vector<ResidualTerm> ReadModelAndCosts(const XmlElement& root, const Elemen
 
 // costs whose window holds at no knot with a control
 void WarnOfWindows(const std::vector<XmlElement>& costs, const std::vector<ResidualTerm>& terms, Task* task) {
-  const double dt = task->model->opt.timestep * task->substeps;
+  const double dt = task->knot_time();
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const double first = std::max(0.0, std::ceil(terms[i].begin / dt - kWindowTolerance));
     if (first < task->N && first < terms[i].end / dt - kWindowTolerance) continue;
@@ -439,7 +439,7 @@ Task ReadTask(const XmlFile& file) {
   task.context = start.context;
   task.free_start = ReadFreeStart(elements.Find("start"), task.model.get(), task.x0);
   task.spline = ReadSpline(elements.Find("spline"), task.N);
-  const double knot_time = task.substeps * task.model->opt.timestep;
+  const double knot_time = task.knot_time();
   task.sampling = ReadSampling(solver, task.N * knot_time, knot_time);
   if (task.sampling.iterations > 0 && !task.sampling.periodic && task.spline.knots > 0) {
     if (solver->Has("nodetime")) solver->Fail("nodetime and <spline> both say where the knots are: leave one out");

@@ -115,7 +115,7 @@ struct Moved {
   bool by_control = false, by_start = false;
 };
 void ReadWindow(const XmlElement& element, const Task& task, bool of_control, Moved moved, ConstraintInfo* info) {
-  const double dt = task.model->opt.timestep * task.substeps;
+  const double dt = task.knot_time();
   info->first = 0;
   info->last = task.N;
   if (const std::optional<std::string> when = element.Text("when")) {
@@ -300,7 +300,7 @@ void ShiftTarget(const VectorXd& shift, ResidualTerm* term) {
 // ½ w max(r - upper, 0)² and ½ w max(lower - r, 0)², or ½ w (r - bound)² where both are equal
 void AddSoft(const XmlElement& element, const Bounded& bounded, double weight, const Task& task,
              std::vector<ResidualTerm>* soft) {
-  const double dt = task.model->opt.timestep * task.substeps;
+  const double dt = task.knot_time();
   const ConstraintInfo& info = bounded.info;
   const auto add = [&](const std::string& side, double sign, const VectorXd& bound, const std::vector<bool>& counts,
                        NormType norm) {
@@ -617,7 +617,7 @@ void WarnOfStart(Task* task) {
   const KnotView knot{.t = 0,
                       .N = task->N,
                       .time = 0,
-                      .dt = model->opt.timestep * task->substeps,
+                      .dt = task->knot_time(),
                       .x = task->x0,
                       .u = u,
                       .s = s,

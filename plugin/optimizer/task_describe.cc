@@ -222,7 +222,7 @@ std::vector<MissedGoal> MissedGoals(const Task& task, const Trajectory& trajecto
   }
   std::vector<MissedGoal> goals;
   const auto* cost = dynamic_cast<const ResidualCost*>(task.cost.get());
-  const KnotView end = ViewKnot(trajectory, trajectory.N(), task.substeps * task.model->opt.timestep);
+  const KnotView end = ViewKnot(trajectory, trajectory.N(), task.knot_time());
   VectorXd r;
   for (std::size_t i = 0; cost && i < cost->terms().size(); ++i) {
     const ResidualTerm& term = cost->terms()[i];

@@ -35,7 +35,7 @@ class Follower {
   }
 
   Followed Run(const VectorXd& u_start, const std::function<bool(const VectorXd&)>& goes_on) {
-    const double h = task_.substeps * model_->opt.timestep;
+    const double h = task_.knot_time();
     Followed followed{MatrixXd::Zero(dims_.nu, task_.N), x_};
     VectorXd u = WithinLimits(task_, u_start), r;
     const auto residual = [&](const VectorXd& v, VectorXd* w) { return Evaluate(v, w); };

@@ -179,7 +179,7 @@ TimeSeries GuessHeld(const XmlElement* element, const Start& start, const Task& 
   const VectorXd u = HoldControl(task, start.x, start.context, start.u);
   if (text == "true") {
     if (!element || !element->Has("qpos")) {
-      const double knot_time = task.substeps * task.model->opt.timestep;
+      const double knot_time = task.knot_time();
       return {knot_time * VectorXd::LinSpaced(task.N, 0, task.N - 1), HoldByFeedback(task, start, u)};
     }
     return GuessPosture(*element, start, u, task);
@@ -335,7 +335,7 @@ Start ReadStart(const XmlElement* element, const std::string& folder, const mjMo
 MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::string& folder, Task* task) {
   const mjModel* model = task->model.get();
   const int nu = static_cast<int>(model->nu);
-  const double knot_time = model->opt.timestep * task->substeps;
+  const double knot_time = task->knot_time();
   auto constant = [&](const VectorXd& u) -> MatrixXd { return u.replicate(1, task->N); };
   const bool follows = element && element->Has("follow");
   const bool names_controls =

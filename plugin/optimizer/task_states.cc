@@ -51,7 +51,7 @@ VectorXd Between(const mjModel* model, ConstVectorRef before, ConstVectorRef aft
 MatrixXd AlongKeys(const std::vector<StateKey>& keys, const Task& task) {
   const mjModel* model = task.model.get();
   const Dims dims(model);
-  const double dt = task.substeps * model->opt.timestep;
+  const double dt = task.knot_time();
   MatrixXd X(dims.nx, task.N + 1);
   std::size_t next = 0;
   for (int t = 0; t <= task.N; ++t) {
@@ -89,7 +89,7 @@ MatrixXd ReadStates(const XmlElement* element, const std::string& folder, const 
     const auto between = [model](ConstVectorRef before, ConstVectorRef after, double share) {
       return Between(model, before, after, share);
     };
-    MatrixXd X = Sample(series, task.N + 1, model->opt.timestep * task.substeps, between);
+    MatrixXd X = Sample(series, task.N + 1, task.knot_time(), between);
     X.col(0) = task.x0;
     return X;
   } catch (const Error& error) {

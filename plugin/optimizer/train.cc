@@ -245,7 +245,7 @@ NetworkPolicy MakePolicy(const Task& task) {
   NotNull(task.model.get());
   PolicyOptions options = task.policy;
   if (options.x_ref.size() == 0) options.x_ref = task.x_goal.size() > 0 ? task.x_goal : task.x0;
-  options.knot_time = task.substeps * task.model->opt.timestep;
+  options.knot_time = task.knot_time();
   const DataPtr data = MakeData(task.model.get());
   SetContext(task.model.get(), data.get(), task.context);
   options.begin = data->time;

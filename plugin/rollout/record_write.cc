@@ -336,7 +336,7 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
   json["horizon"] = {{"N", N},
                      {"substeps", record.substeps},
                      {"timestep_s", timestep},
-                     {"knot_time_s", record.substeps * timestep},
+                     {"knot_time_s", record.knot_time()},
                      {"duration_s", N * record.substeps * timestep}};
   json["seed"] = record.seed;
   json["settings"] = record.settings;

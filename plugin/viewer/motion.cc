@@ -131,7 +131,7 @@ ViewSource FromRobot(const mjModel* model, const Task& task, const std::vector<G
   SetFittingContext(task.model.get(), task.context, model, data.get());
   SetState(model, data.get(), task.x0);
   source.context = GetContext(model, data.get());
-  const double interval = task.substeps * task.model->opt.timestep;
+  const double interval = task.knot_time();
   source.substeps = std::max(1, static_cast<int>(std::lround(interval / model->opt.timestep)));
   source.trajectory.X = task.x0;
   source.trajectory.U.resize(model->nu, 0);

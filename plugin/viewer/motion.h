@@ -27,6 +27,8 @@ struct ViewSource {
   std::vector<int> goal_bodies{};            ///< that shall be at these places, or whose parts; -1: not known
   VectorXd cost_per_knot;                    ///< N+1; empty when there is none
   VectorXd slope_per_knot{};  ///< N, of the cost: Record::gradient_norm_per_knot; empty when there is none
+
+  double knot_time() const { return substeps * model->opt.timestep; }
 };
 
 /// A saved run; borrows the record's model.
@@ -62,7 +64,7 @@ class Player {
   double Time(int knot) const { return motion_.time[knot]; }
   VectorXd State(int knot) const { return motion_.X.col(knot); }
   VectorXd Control(int knot) const;  ///< zero at the last knot of a recorded motion
-  double knot_time() const { return source_.substeps * source_.model->opt.timestep; }
+  double knot_time() const { return source_.knot_time(); }
 
   void SetKnot(int knot);     ///< clamped to the motion
   void SetTime(double time);  ///< clamped to the motion; a live one is simulated on as far as needed

@@ -18,7 +18,7 @@ using DerivativeSource = std::function<void(const Trajectory&, std::vector<StepD
 
 /// Gradient of the task's cost by the controls along a motion, with the derivatives chained as they are.
 inline MatrixXd ChainGradient(const Task& task, const Trajectory& motion, const std::vector<StepDerivative>& along) {
-  const double dt = task.substeps * task.model->opt.timestep;
+  const double dt = task.knot_time();
   MatrixXd gradient(motion.U.rows(), motion.N());
   CostExpansion e;
   task.cost->Expand(ViewKnot(motion, motion.N(), dt), along[motion.N()].C, MatrixXd(), &e);

@@ -27,7 +27,7 @@ void Row(const std::string& argument, double seconds) {
   const std::string name = file.substr(file.find_last_of('/', file.find_last_of('/') - 1) + 1);
   for (const int threads : {1, 2}) {
     costate::Task task = costate::LoadTask(file);
-    const double knot_time = task.substeps * task.model->opt.timestep;
+    const double knot_time = task.knot_time();
     if (at != std::string::npos) {
       const int knots = std::atoi(argument.c_str() + at + 1);
       if (knots < 1)
