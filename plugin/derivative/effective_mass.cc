@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "derivative/armature.h"
+#include "derivative/equilibrium.h"
 #include "derivative/fluid.h"
 #include "derivative/passive.h"
 #include "derivative/plant.h"
@@ -25,8 +26,8 @@ bool AnyStandaloneFree(const mjModel* m) {
 }  // namespace
 
 bool HasDiagonalMass(const mjModel* m, int dof) {
-  return m->opt.integrator == mjINT_IMPLICITFAST && m->M_rownnz[dof] == 1 &&
-         !IsStandaloneFreeBody(m, m->dof_bodyid[dof]);
+  if (m->M_rownnz[dof] != 1) return false;
+  return IsDiscrete(m) || (m->opt.integrator == mjINT_IMPLICITFAST && !IsStandaloneFreeBody(m, m->dof_bodyid[dof]));
 }
 
 bool HasImplicitVelocity(const mjModel* m) {
@@ -206,7 +207,7 @@ void EffectiveMass::AddFluid(const mjModel* m, const mjData* d) {
   fluid_present_ = m->opt.integrator != mjINT_EULER && HasFluid(m);
   if (!fluid_present_) return;
   if (!fluid_) fluid_ = std::make_unique<FluidDamping>(m);
-  fluid_present_ = fluid_->Compute(m, d, m->opt.integrator == mjINT_IMPLICITFAST);
+  fluid_present_ = fluid_->Compute(m, d);
   if (!fluid_present_ || m->opt.integrator != mjINT_IMPLICITFAST) return;
   for (int i = 0; i < m->nv; i++) {
     if (IsStandaloneFreeBody(m, m->dof_bodyid[i])) continue;

@@ -24,7 +24,8 @@ namespace costate {
 /// Does the integrator apply another acceleration than qacc (implicit damping)?
 bool HasImplicitVelocity(const mjModel* model);
 
-/// Does implicitfast keep nothing of M' beside the diagonal in a dof's row? On simple bodies, whose M is one.
+/// Do implicitfast and the discrete integrator keep nothing of a fluid beside the diagonal in a dof's row? On simple
+/// bodies, whose M is one; implicitfast keeps all of a free body that stands alone.
 bool HasDiagonalMass(const mjModel* model, int dof);
 
 /// ā = M'⁻¹ M a, the acceleration that Euler with damping and implicitfast apply, and its derivative.

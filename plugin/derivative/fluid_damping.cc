@@ -6,6 +6,7 @@
 #include "core/joint.h"
 #include "derivative/chain.h"
 #include "derivative/effective_mass.h"
+#include "derivative/equilibrium.h"
 #include "derivative/fluid.h"
 #include "derivative/jet.h"
 #include "derivative/plant.h"
@@ -47,12 +48,10 @@ void BoxSlopes(const mjModel* m, int body, const FluidJet l[6], JetSlopes B) {
   for (int i = 0; i < 6; i++) B[i][i] = -(linear[i] + 2 * quadratic[i] * Abs(l[i]));
 }
 
-// (F5) of one geom's ellipsoid, by the engine's steps
-void EllipsoidSlopes(const mjModel* m, int geom, const FluidJet l[6], JetSlopes B) {
+// (F5) of one geom's ellipsoid, by the engine's steps: all that does not brake it
+void AddLift(const mjModel* m, int geom, const FluidJet l[6], JetSlopes B) {
   const mjtNum* fluid = m->geom_fluid + mjNFLUID * geom;
-  const double scale = fluid[0], blunt = fluid[1], slender = fluid[2];
-  const double angular = fluid[3], kutta = fluid[4], magnus = fluid[5];
-  const double density = m->opt.density, viscosity = m->opt.viscosity;
+  const double kutta = fluid[4], magnus = fluid[5], density = m->opt.density;
   const Vec3 axes = FluidHalfAxes(m, geom);
   const FluidJet *w = l, *v = l + 3;
 
@@ -100,8 +99,20 @@ void EllipsoidSlopes(const mjModel* m, int geom, const FluidJet l[6], JetSlopes 
       B[3 + i][3 + q] = B[3 + i][3 + q] + c * entry;
     }
   }
+}
 
-  // drag: −(linear + ρ |v| area) v
+// … and its drag
+void AddDrag(const mjModel* m, int geom, const FluidJet l[6], JetSlopes B) {
+  const mjtNum* fluid = m->geom_fluid + mjNFLUID * geom;
+  const double blunt = fluid[1], slender = fluid[2], angular = fluid[3];
+  const double density = m->opt.density, viscosity = m->opt.viscosity;
+  const Vec3 axes = FluidHalfAxes(m, geom);
+  const FluidJet *w = l, *v = l + 3;
+  const Vec3 product(axes[1] * axes[2], axes[2] * axes[0], axes[0] * axes[1]);
+  const Vec3 a = product.cwiseProduct(product), aa = a.cwiseProduct(a);
+  const FluidJet num = JetSquares(a, v), denom = JetSquares(aa, v), square = JetSquares(Vec3::Ones(), v);
+
+  // −(linear + ρ |v| area) v
   const double d_max = axes.maxCoeff(), d_min = axes.minCoeff(), d_mid = axes.sum() - d_max - d_min;
   const double sphere = 2.0 / 3.0 * axes.sum(), largest = mjPI * d_max * d_mid;
   const FluidJet speed = Root(square), area = mjPI * Root(JetOver(denom, num));
@@ -131,6 +142,12 @@ void EllipsoidSlopes(const mjModel* m, int geom, const FluidJet l[6], JetSlopes 
     B[3 + i][3 + i] = B[3 + i][3 + i] - (quadratic * square + viscosity * 3 * mjPI * sphere);
     B[i][i] = B[i][i] - (brake * turning + viscosity * mjPI * sphere * sphere * sphere);
   }
+}
+
+void EllipsoidSlopes(const mjModel* m, int geom, bool drag_alone, const FluidJet l[6], JetSlopes B) {
+  if (!drag_alone) AddLift(m, geom, l, B);
+  AddDrag(m, geom, l, B);
+  const double scale = m->geom_fluid[mjNFLUID * geom];
   for (int i = 0; i < 6; i++) {
     for (int j = 0; j < 6; j++) B[i][j] = scale * B[i][j];
   }
@@ -156,7 +173,7 @@ bool IsFluidOff(const mjModel* m) {
 
 FluidDamping::FluidDamping(const mjModel* model) : composite_(model->nbody) {}
 
-void FluidDamping::AddPart(const mjModel* m, const mjData* d, int body, int geom, bool symmetric) {
+void FluidDamping::AddPart(const mjModel* m, const mjData* d, int body, int geom, bool symmetric, bool drag_alone) {
   Part part;
   part.body = body;
   part.wind = Vec3Map(m->opt.wind);
@@ -169,7 +186,7 @@ void FluidDamping::AddPart(const mjModel* m, const mjData* d, int body, int geom
   }
   JetSlopes B;
   if (geom < 0) BoxSlopes(m, body, l, B);
-  else EllipsoidSlopes(m, geom, l, B);
+  else EllipsoidSlopes(m, geom, drag_alone, l, B);
   for (int i = 0; i < 6; i++) {
     for (int j = 0; j < 6; j++) {
       const FluidJet entry = symmetric ? 0.5 * (B[i][j] + B[j][i]) : B[i][j];
@@ -181,12 +198,13 @@ void FluidDamping::AddPart(const mjModel* m, const mjData* d, int body, int geom
   part_.push_back(part);
 }
 
-bool FluidDamping::Compute(const mjModel* m, const mjData* d, bool symmetric) {
+bool FluidDamping::Compute(const mjModel* m, const mjData* d) {
+  const bool discrete = IsDiscrete(m), fast = m->opt.integrator == mjINT_IMPLICITFAST;
   part_.clear();
   if (IsFluidOff(m)) return false;
   std::fill(composite_.begin(), composite_.end(), Mat6::Zero());
   ForFluidParts(m, [&](int body, int geom) {
-    AddPart(m, d, body, geom, symmetric && !IsStandaloneFreeBody(m, m->body_weldid[body]));
+    AddPart(m, d, body, geom, discrete || (fast && !IsStandaloneFreeBody(m, m->body_weldid[body])), discrete);
   });
   for (int b = static_cast<int>(m->nbody) - 1; b > 0; b--) {
     if (m->body_parentid[b] > 0) composite_[m->body_parentid[b]] += composite_[b];
@@ -208,6 +226,14 @@ void FluidDamping::AddColumns(const mjModel* m, const mjData* d, const Eigen::Ve
       continue;
     }
     for (int dof = last; dof >= 0; dof = m->dof_parentid[dof]) AddPartColumns(m, d, part, applied, dof, E);
+  }
+}
+
+void FluidDamping::AddDiagonalColumns(const mjModel* m, const mjData* d, Columns* E) {
+  const Eigen::VectorXd ones = Eigen::VectorXd::Ones(m->nv);
+  for (const Part& part : part_) {
+    for (int dof = LastDof(m, part.body); dof >= 0; dof = m->dof_parentid[dof])
+      AddPartColumns(m, d, part, ones, dof, E);
   }
 }
 

@@ -1,4 +1,5 @@
-// What a fluid adds to the matrix of the implicit integrators, and how that moves. Section F of README.md.
+// What a fluid adds to the matrix of the implicit integrators and of the discrete one, and how that moves. Section F of
+// README.md.
 #ifndef COSTATE_DERIVATIVE_FLUID_DAMPING_H_
 #define COSTATE_DERIVATIVE_FLUID_DAMPING_H_
 
@@ -17,15 +18,17 @@ class FluidDamping {
  public:
   explicit FluidDamping(const mjModel* model);
 
-  /// @param symmetric  of implicitfast: B is replaced by its symmetric part, but for free bodies that are a whole tree.
-  /// @return does any part feel the fluid?
-  bool Compute(const mjModel* model, const mjData* data, bool symmetric);
+  /// Takes B as the model's integrator does, (F4). @return does any part feel the fluid?
+  bool Compute(const mjModel* model, const mjData* data);
 
   /// Entry (i, j) of it; zero where neither dof is on the path from the other to the root. @pre Compute
   double Entry(const mjModel* model, const mjData* data, int i, int j) const;
 
   /// E −= d(−h Σ Jᵀ B J ā) at fixed ā, q and v columns.
   void AddColumns(const mjModel* model, const mjData* data, const Eigen::VectorXd& applied, Columns* E);
+
+  /// E −= d(its diagonal): entry (k, k) by q and v in row k.
+  void AddDiagonalColumns(const mjModel* model, const mjData* data, Columns* E);
 
  private:
   struct Part {
@@ -35,7 +38,7 @@ class FluidDamping {
     Mat6 slope;  // B
     Mat6 by[6];  // ∂B/∂l_k
   };
-  void AddPart(const mjModel* model, const mjData* data, int body, int geom, bool symmetric);
+  void AddPart(const mjModel* model, const mjData* data, int body, int geom, bool symmetric, bool drag_alone);
   void AddPartColumns(const mjModel* model, const mjData* data, const Part& part, const Eigen::VectorXd& applied,
                       int alone, Columns* E);
 

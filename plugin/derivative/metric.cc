@@ -49,7 +49,13 @@ std::string RestingTendon(const mjModel* m, const mjData* d) {
 }
 
 Metric::Metric(const mjModel* model)
-    : axes_(model), J_(model->nv), x_(model->nv), slope_(model->nv), added_(model->nv), force_(model->nv) {
+    : axes_(model),
+      fluid_(model),
+      J_(model->nv),
+      x_(model->nv),
+      slope_(2 * model->nv),
+      added_(model->nv),
+      force_(model->nv) {
   for (int body = 1; body < model->nbody; body++) {
     if (IsStandaloneFreeBody(model, body)) free_bodies_.push_back(body);
   }
@@ -57,7 +63,6 @@ Metric::Metric(const mjModel* model)
 
 std::string Metric::Missing(const mjModel* m) {
   if (std::string flexes = FlexForces::Missing(m); !flexes.empty()) return flexes;
-  if (HasFluid(m)) return "drag";
   if (m->flg_adhesion) return "adhesion";
   if (m->opt.noslip_iterations > 0) return "a noslip pass";
   if (m->nplastic > 0) return "springs that yield";
@@ -93,9 +98,10 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
   couplings_.clear();
   scales_.clear();
   spins_.clear();
-  has_mass_rate_ = false;
+  has_mass_rate_ = has_fluid_rate_ = false;
   if (MayHaveHardest(d)) return "rows without softness";
   if (std::string resting = RestingTendon(m, d); !resting.empty()) return resting;
+  any_fluid_ = d->efm_active && d->efm_fluid && HasFluid(m) && fluid_.Compute(m, d);
   std::string missing = d->efm_active ? AddElements(m, d, tendons, actuation) : "";
   if (missing.empty()) AddSpins(m, d);
   return missing;
@@ -131,6 +137,13 @@ std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonM
   return "";
 }
 
+template <typename F>
+void Metric::ForFluid(const mjModel* m, const mjData* d, F f) const {
+  for (int i = 0; i < m->nv && any_fluid_; i++) {
+    for (int k = m->M_rowadr[i]; k < m->M_rowadr[i] + m->M_rownnz[i]; k++) f(i, m->M_colind[k], d->efm_fluid[k]);
+  }
+}
+
 // (I12) bodies that nothing reaches: neither a row nor a spring or damper of M̂
 void Metric::AddSpins(const mjModel* m, const mjData* d) {
   if (free_bodies_.empty()) return;
@@ -159,6 +172,11 @@ void Metric::AddSpins(const mjModel* m, const mjData* d) {
       }
       if (d->efm_active && d->efm_diag) block(i, i) += d->efm_diag[row];
     }
+    ForFluid(m, d, [&](int i, int j, double entry) {
+      if (i < first || i >= first + 6) return;
+      block(i - first, j - first) += entry;
+      if (i != j) block(j - first, i - first) += entry;
+    });
     spin.lu.Factor(block);
   }
 }
@@ -192,6 +210,10 @@ void Metric::AddForce(const mjModel* m, const mjData* d, const double* a, double
   if (!d->efm_active) return;
   for (int i = 0; i < m->nv && d->efm_diag; i++) out[i] += d->efm_diag[i] * a[i];
   for (int i = 0; i < m->nv && d->efm_ck; i++) out[i] += d->efm_ck[i] * d->qvel[i];
+  ForFluid(m, d, [&](int i, int j, double entry) {
+    out[i] += entry * a[j];
+    if (i != j) out[j] += entry * a[i];
+  });
   for (const Element& e : element_) {
     double along = 0;
     for (std::size_t k = 0; k < e.dof.size(); k++) along += e.J[k] * (e.s * a[e.dof[k]] + e.kappa * d->qvel[e.dof[k]]);
@@ -201,7 +223,7 @@ void Metric::AddForce(const mjModel* m, const mjData* d, const double* a, double
 }
 
 bool Metric::AddDiagonal(const mjModel* m, const mjData* d, double* diagonal) const {
-  if (!couplings_.empty()) return false;
+  if (!couplings_.empty() || any_fluid_) return false;
   for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++) diagonal[i] += d->efm_diag[i];
   for (const Element& e : element_) {
     for (std::size_t k = 0; k < e.dof.size(); k++) diagonal[e.dof[k]] += e.s * e.J[k] * e.J[k];
@@ -213,6 +235,7 @@ void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const 
   if (d->efm_active) flexes_.AddHessian(H);
   for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++)
     H->diagonal(i) += PLANT("metric: joints", d->efm_diag[i]);
+  ForFluid(m, d, [&](int i, int j, double entry) { H->Add(i, j, PLANT("metric: fluid", entry)); });
   for (const Element& e : element_) {
     const std::size_t n = e.dof.size();
     for (std::size_t i = 0; i < n; i++) {
@@ -229,6 +252,7 @@ void Metric::AddColumns(const mjModel* m, const mjData* d, const double* a, Colu
   if (!d->efm_active) return;
   const int nv = static_cast<int>(m->nv);
   if (!flexes_.empty()) flexes_.AddColumns(m, d, axes_, a, R);
+  if (any_fluid_) fluid_.AddColumns(m, d, Eigen::Map<const Eigen::VectorXd>(a, nv), R);
   if (d->efm_ck) R->SubtractDiagonal(nv, d->efm_ck, nv, PLANT("metric: springs of joints", 1.0));
   for (const Element& e : element_) {
     const int n = static_cast<int>(e.dof.size());
@@ -266,6 +290,16 @@ void Metric::FindDiagonalRates(const mjModel* m, const mjData* d) {
       mass_rate_(k, j) = PLANT("metric: diagonal of M", -2 * CrossMotion(Sj, Sk).dot(behind * Sk));
     }
   }
+}
+
+// … and the fluid's share of M̂_kk with q and v
+void Metric::FindFluidRates(const mjModel* m, const mjData* d) {
+  if (has_fluid_rate_) return;
+  has_fluid_rate_ = true;
+  const int nv = static_cast<int>(m->nv);
+  fluid_rate_.setZero(nv, 2 * nv);
+  Columns rates = Columns::Of(fluid_rate_.data(), 2 * nv, nullptr, nv);
+  fluid_.AddDiagonalColumns(m, d, &rates);
 }
 
 // slope_ += ∂(J x) by q of a contact's first row at fixed x = x_
@@ -315,6 +349,7 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     });
     if (bare == effective || J_.lpNorm<Eigen::Infinity>() < kNothing) continue;
     FindDiagonalRates(m, d);
+    if (any_fluid_) FindFluidRates(m, d);
     slope_.setZero();
     x_.setZero();
     added_.setZero();
@@ -323,7 +358,8 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
       const double M = BareInertia(m, d, k), all = M + d->efm_sdiag[k], J2 = J_[k] * J_[k];
       x_[k] = 2 * J_[k] * (1 / (all * effective) - 1 / (M * bare));
       added_[k] = -J2 / (all * all * effective);
-      slope_ += (added_[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
+      slope_.head(nv) += (added_[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
+      if (any_fluid_) slope_ -= PLANT("metric: moving fluid", added_[k] * fluid_rate_.row(k).transpose());
     }
     for (const Element& e : element_) {
       if (!e.moment) continue;
@@ -340,6 +376,8 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     Scale& scale = scales_.emplace_back();
     for (int k = 0; k < nv; k++) {
       if (force_[k] != 0) scale.dof.push_back(k), scale.force.push_back(force_[k]);
+    }
+    for (int k = 0; k < 2 * nv; k++) {
       if (slope_[k] != 0) scale.turner.push_back(k), scale.slope.push_back(slope_[k]);
     }
   }

@@ -14,6 +14,7 @@
 #include "derivative/constraint.h"
 #include "derivative/contact_jacobian.h"
 #include "derivative/flex_metric.h"
+#include "derivative/fluid_damping.h"
 #include "derivative/free_body.h"
 #include "derivative/spatial_tendon.h"
 #include "derivative/tree_solver.h"
@@ -67,7 +68,7 @@ class Metric {
     const Moment* moment = nullptr;  // J = scale moment->J; null: constant
     double scale = 1, s = 0, kappa = 0;
   };
-  // dD = −D (slope·dq) of rows whose forces sum up to Jᵀ f
+  // dD = −D slope·(dq, dv) of rows whose forces sum up to Jᵀ f
   struct Scale {
     std::vector<int> dof, turner;
     std::vector<double> force, slope;
@@ -83,20 +84,27 @@ class Metric {
                           const Actuation& actuation);
   void AddSpins(const mjModel* model, const mjData* data);
   void FindDiagonalRates(const mjModel* model, const mjData* data);
+  void FindFluidRates(const mjModel* model, const mjData* data);
+  // f(i, j, entry) for i ≥ j of the fluid's blocks, which have the pattern of M
+  template <typename F>
+  void ForFluid(const mjModel* model, const mjData* data, F f) const;
   void AddContactTurning(const mjModel* model, const mjData* data, const mjContact& contact,
                          const ContactMotion& motion);
 
   AxisGroups axes_;
   std::vector<int> free_bodies_;
   FlexMetric flexes_;
+  mutable FluidDamping fluid_;  // has room to work in
+  bool any_fluid_ = false;
   std::vector<Element> element_;
   std::vector<Spin> spins_;
   std::vector<char> reached_;  // dofs that a row has, or a spring or damper
   std::vector<std::vector<int>> couplings_;
   std::vector<Scale> scales_;
-  RowMatrix mass_rate_;  // ∂M_kk/∂q_j, (k, j)
-  bool has_mass_rate_ = false;
-  // of a row: its J; what turns with it, slopes of ln ρ, and by M̂_kk − M_kk; forces that D makes
+  RowMatrix mass_rate_;         // ∂M_kk/∂q_j, (k, j)
+  Eigen::MatrixXd fluid_rate_;  // that of the fluid's (k, k) by q and v
+  bool has_mass_rate_ = false, has_fluid_rate_ = false;
+  // of a row: its J; what turns with it, slopes of ln ρ by q and v, and by M̂_kk − M_kk; forces that D makes
   Eigen::VectorXd J_, x_, slope_, added_, force_;
 };
 

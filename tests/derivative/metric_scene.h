@@ -41,6 +41,18 @@ inline std::string MetricScene(const std::string& cone, int condim) {
 </mujoco>)";
 }
 
+/// A scene of these in a wind, all its geoms ellipsoids for the fluid if asked for.
+inline std::string InFluid(std::string scene, bool ellipsoids) {
+  const auto insert = [&](const std::string& behind, const std::string& text) {
+    scene.insert(scene.find(behind) + behind.size(), text);
+  };
+  const std::string shape = " fluidshape='ellipsoid' fluidcoef='.1 .6 2 .8 .7'";
+  if (ellipsoids && scene.find("<default><geom") != std::string::npos) insert("<default><geom", shape);
+  else if (ellipsoids) insert("<default>", "<geom" + shape + "/>");
+  insert("<option", " density='60' viscosity='.4' wind='1 .5 -.3'");
+  return scene;
+}
+
 /// Loops that connects and welds close, of bodies and of sites, between trees and with the world, beside springs, dampers
 /// and servos of joints and along a tendon.
 inline std::string LoopScene(const std::string& flags, const std::string& sensors) {
@@ -61,7 +73,8 @@ inline std::string LoopScene(const std::string& flags, const std::string& sensor
   <equality><connect body1='tip' body2='cart' anchor='0 .1 -.1'/><connect site1='s' site2='w'/><connect body1='load' anchor='0 .1 .1'/>
     <weld body1='tip' body2='load' torquescale='.4'/><weld site1='u' site2='w' torquescale='2'/><weld body1='lower' relpose='.3 0 .9 1 .1 0 .2'/></equality>
   <actuator><position joint='b' kp='20' kv='1'/><velocity joint='c' kv='.4'/><motor joint='a'/></actuator>
-  <sensor>)" + sensors + R"(</sensor>
+  <sensor>)" +
+         sensors + R"(</sensor>
 </mujoco>)";
 }
 

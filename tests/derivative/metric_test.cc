@@ -41,6 +41,26 @@ TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   EXPECT_GT(contacts, 30);
 }
 
+// (F4) of drag alone, in M's pattern: boxes and ellipsoids on chains, on free bodies and on those whose block of M is
+// diagonal, in wind. It makes rows harder, too, and these follow velocities then.
+TEST_F(MetricTest, DragIsClosed) {
+  std::string flight = FlightScene("elliptic");
+  const std::string force = "<force site='s'/>";  // which follows the metric, too
+  flight.erase(flight.find(force), force.size());
+  for (const bool ellipsoids : {false, true}) {
+    int rows = 0, contacts = 0;
+    for (const std::string& scene : {MetricScene("pyramidal", 3), flight, LoopScene("", "")}) {
+      for (unsigned seed = 1; seed <= 3; seed++) {
+        SCOPED_TRACE(std::to_string(seed) + (ellipsoids ? ", ellipsoids: " : ", boxes: ") + scene);
+        const ModelPtr model = LoadModelFromString(InFluid(scene, ellipsoids));
+        support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
+                              &contacts);
+      }
+    }
+    EXPECT_GT(rows, 0);
+  }
+}
+
 // Of a joint at its actuatorfrcrange the engine leaves the joint's own actuators out of M̂, but not those of tendons.
 TEST_F(MetricTest, JointsAtTheirForceLimitAreClosed) {
   int rows = 0, contacts = 0, at_limit = 0, coupled = 0;
@@ -146,7 +166,7 @@ TEST_F(MetricTest, LeavesNothingForInverseDynamicsOfAnotherIntegrator) {
 
 // Damping, stiffness, armature and mass are in M̂ and, through it, in every row.
 TEST_F(MetricTest, ParametersOfTheMetricAreThoseOfWholeSteps) {
-  const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
+  const ModelPtr model = LoadModelFromString(InFluid(MetricScene("pyramidal", 3), true));
   const ParameterSet set(model.get(), {"joint:a/damping", "joint:a/stiffness", "joint:b/armature",
                                        "joint:a/frictionloss", "joint:x/stiffness", "tendon:spatial/stiffness"});
   const DataPtr data = MakeData(model.get());
