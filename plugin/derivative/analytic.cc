@@ -149,7 +149,7 @@ bool AnalyticBackend::Soften(const mjModel* m, mjData* d, Products products, Ste
                              std::string* missing) {
   bool met = true;
   const bool soften = !UsesNoslip(m) && SoftenHardest(m, d, constraint_.remainder(), &hardest_work_, &met);
-  hides_forces_ = !met || (metric_ && metric_->ScalesRows());
+  hides_forces_ = !met;
   if (!soften) return true;
   smoothed_ = true;
   bool good = TermsFor(products, m, d, out, missing);
@@ -648,6 +648,7 @@ bool AnalyticBackend::Sensors(const mjModel* m, mjData* d, StepDerivative* out, 
                    .minimum = noslip ? &minimum_ : nullptr,
                    .after = noslip ? TreeBehindNoslip(m, d) : nullptr,
                    .pass = noslip ? noslip_.get() : nullptr,
+                   .metric = metric_.get(),
                    .hides_forces = hides_forces_},
                   wanted_sensors_, out, switch_.sensors);
   if (!CoverSensors(m, &out->coverage, missing)) return false;

@@ -128,6 +128,7 @@ bool AnalyticBackend::PullSensors(const mjModel* m, mjData* d, ConstVectorRef si
                              .tree = &tree_,
                              .constraint = &constraint_,
                              .actuation = closed_actuation_ ? &actuation_ : nullptr,
+                             .metric = metric_.get(),
                              .hides_forces = hides_forces_};
   const SensorDerivative::Pulled pulled = {sensed_.data(), by_acceleration_.data(),
                                            out->xfrc.size() ? out->xfrc.data() : nullptr};

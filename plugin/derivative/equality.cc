@@ -6,6 +6,7 @@
 #include "derivative/body_point.h"
 #include "derivative/equilibrium.h"
 #include "derivative/impedance.h"
+#include "derivative/metric.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -247,7 +248,9 @@ void BodyEquality::AddTurning(const mjModel* m, const mjData* d, const AxisGroup
 }
 
 void BodyEquality::AddWrenchColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, int begin, int end,
-                                    const Vec3& origin, const std::function<void(int, int, const Vec6&)>& add) {
+                                    const Vec3& origin, const Metric* metric,
+                                    const std::function<void(int, int, const Vec6&)>& add) {
+  const int nv = static_cast<int>(m->nv);
   for (const Block& b : blocks_) {
     const bool inside[2] = {b.body[0] >= begin && b.body[0] < end, b.body[1] >= begin && b.body[1] < end};
     if (!inside[0] && !inside[1]) continue;
@@ -281,6 +284,12 @@ void BodyEquality::AddWrenchColumns(const mjModel* m, const mjData* d, const Tre
           i < 3 ? Vec3(Vec3::Zero()) : Vec3(b.scale * (b.frame * ProductTransposed(b.e0, b.ev, row.tail<3>())));
       const Vec6 unit = wrench(row.head<3>(), torque, nullptr);
       ForJacobianRow(m, d, b.row + i, [&](int dof, double J) { add(dof, 2, -d->efc_D[b.row + i] * J * unit); });
+      const Metric::Scale* scale = metric ? metric->FindScale(b.row + i) : nullptr;
+      for (std::size_t k = 0; scale && k < scale->turner.size(); k++) {
+        const int column = scale->turner[k];
+        const Vec6 change = PLANT("sensor: row scale", -d->efc_force[b.row + i] * scale->slope[k] * unit);
+        column < nv ? add(column, 0, change) : add(column - nv, 1, change);
+      }
     }
   }
 }

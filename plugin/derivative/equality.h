@@ -19,6 +19,8 @@ bool IsBodyEquality(const mjModel* model, int equality);
 /// Body of its first or second object. @pre IsBodyEquality
 int EqualityBody(const mjModel* model, int equality, int side);
 
+class Metric;
+
 /// All connect and weld equalities of a point.
 class BodyEquality {
  public:
@@ -34,8 +36,10 @@ class BodyEquality {
 
   /// Derivative of the wrench (torque; force) about `origin` that the equalities exert on the bodies in [begin, end):
   /// add(dof, kind, column), kind 0 by q, 1 by v, 2 by a.
+  /// @param metric  of the discrete integrator, which forces follow, (I10); null: another.
   void AddWrenchColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, int begin, int end,
-                        const Vec3& origin, const std::function<void(int dof, int kind, const Vec6& column)>& add);
+                        const Vec3& origin, const Metric* metric,
+                        const std::function<void(int dof, int kind, const Vec6& column)>& add);
 
   /// slope (nv) += ∂(J x)/∂q of a row of an equality that Add was called for, at fixed x (nv).
   void AddTurning(const mjModel* model, const mjData* data, const AxisGroups& axes, int row, const Eigen::VectorXd& x,

@@ -374,6 +374,7 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     else constraint.AddRowTurning(m, d, axes_, row, x_, &slope_);
 
     Scale& scale = scales_.emplace_back();
+    scale.row = row;
     for (int k = 0; k < nv; k++) {
       if (force_[k] != 0) scale.dof.push_back(k), scale.force.push_back(force_[k]);
     }
@@ -381,6 +382,12 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
       if (slope_[k] != 0) scale.turner.push_back(k), scale.slope.push_back(slope_[k]);
     }
   }
+}
+
+const Metric::Scale* Metric::FindScale(int row) const {
+  const auto of_row = [&](const Scale& scale) { return scale.row == row; };
+  const auto found = std::find_if(scales_.begin(), scales_.end(), of_row);
+  return found == scales_.end() ? nullptr : &*found;
 }
 
 void Metric::AddRows(Columns* R) const {

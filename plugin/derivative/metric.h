@@ -53,12 +53,19 @@ class Metric {
   /// R −= ∂((M̂ − M) a − shift).
   void AddColumns(const mjModel* model, const mjData* data, const double* a, Columns* R) const;
 
-  /// Do forces of rows follow M̂'s diagonal, (I10)? @pre LinearizeRows.
-  bool ScalesRows() const { return !scales_.empty(); }
   /// How hard the rows with closed form get as q moves. @pre constraint.Linearize.
   void LinearizeRows(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint);
   /// R += ∂(Jᵀ f) as D moves with it.
   void AddRows(Columns* R) const;
+
+  /// dD = −D slope·(dq, dv) of a row, of a contact its first and all others: turner names what of (q, v) slope is by.
+  struct Scale {
+    int row;
+    std::vector<int> dof, turner;
+    std::vector<double> force, slope;  // force: of Jᵀ f
+  };
+  /// null: the row's D stays. @pre LinearizeRows.
+  const Scale* FindScale(int row) const;
 
  private:
   // s J a + κ J v along J: of a tendon or an actuator
@@ -67,11 +74,6 @@ class Metric {
     Eigen::VectorXd J;
     const Moment* moment = nullptr;  // J = scale moment->J; null: constant
     double scale = 1, s = 0, kappa = 0;
-  };
-  // dD = −D slope·(dq, dv) of rows whose forces sum up to Jᵀ f
-  struct Scale {
-    std::vector<int> dof, turner;
-    std::vector<double> force, slope;
   };
   // a free body that nothing reaches: S + h ∂c/∂v instead of S in H
   struct Spin {

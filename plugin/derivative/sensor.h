@@ -13,6 +13,7 @@
 #include "derivative/chain.h"
 #include "derivative/constraint.h"
 #include "derivative/contact_block.h"
+#include "derivative/metric.h"
 #include "derivative/moment.h"
 #include "derivative/noslip.h"
 #include "derivative/sensor_contact.h"
@@ -33,6 +34,7 @@ struct SensorPoint {
   const BlockedMatrix* minimum = nullptr;  ///< behind a noslip pass: da of the minimum, where the other terms are taken
   const TreeDerivative* after = nullptr;   ///< … and the tree at the acceleration behind it; null: no sensor reads it
   const NoslipPass* pass = nullptr;        ///< … and what it adds to forces; null: what reads them has no closed form
+  const Metric* metric = nullptr;          ///< of the discrete integrator: forces of rows follow it, (I10)
   bool hides_forces = false;               ///< those of constraints are the engine's only in whole steps, (C22)
 };
 
@@ -232,6 +234,7 @@ class SensorDerivative {
   };
   const SensedContact& FindContact(int contact);
   void AddPass(const mjContact& contact, SensedContact* sensed) const;
+  void AddScale(const mjContact& contact, SensedContact* sensed) const;
   /// While it lives the data have the accelerations and forces behind a noslip pass, if there is one.
   class Behind {
    public:

@@ -6,6 +6,7 @@
 #include "derivative/equality.h"
 #include "derivative/equilibrium.h"
 #include "derivative/passive.h"
+#include "derivative/plant.h"
 #include "derivative/sensor.h"
 
 namespace costate {
@@ -65,6 +66,7 @@ const SensorDerivative::SensedContact& SensorDerivative::FindContact(int contact
   const ContactMotion* motion = at_.constraint->contact_motion(contact);
   sensed.has_belt = motion && HasBelt(at_.m, con) && MoveBelt(at_.m, at_.d, con, *motion, &sensed.belt);
   if (at_.pass && sensed.acts) AddPass(con, &sensed);
+  if (at_.metric && sensed.acts) AddScale(con, &sensed);
   if (con.adhesion == 0) return sensed;
 
   // (C21) the engine's force of a contact is less by its adhesion, where its rows carry nothing too
@@ -98,6 +100,15 @@ void SensorDerivative::AddPass(const mjContact& con, SensedContact* sensed) cons
     add(k / 2 + 1, (k % 2 ? -1 : 1) * con.friction[k / 2]);
   }
   sensed->block.AddForce(con, delta);
+}
+
+// (I10) a contact's force goes as its D, which follows the discrete integrator's metric
+void SensorDerivative::AddScale(const mjContact& con, SensedContact* sensed) const {
+  const Metric::Scale* scale = at_.metric->FindScale(con.efc_address);
+  if (!scale) return;
+  sensed->change.setZero(con.dim, 2 * nv_);
+  for (std::size_t k = 0; k < scale->turner.size(); k++)
+    sensed->change.col(scale->turner[k]) = PLANT("sensor: row scale", -scale->slope[k] * sensed->block.f.head(con.dim));
 }
 
 // the whole wrench of a body's joint, kept for the next sensor there
@@ -201,9 +212,9 @@ bool SensorDerivative::AddWrench(int body, const Eigen::Matrix<double, N, 6>& we
 
   const Vec3 origin = Origin(m, d, body);
   if (equalities) {
-    equalities->AddWrenchColumns(m, d, *at_.tree, body, end, origin, [&](int dof, int kind, const Vec6& column) {
-      AddWrenchColumn<N>(kind, dof, -column, weight);
-    });
+    equalities->AddWrenchColumns(
+        m, d, *at_.tree, body, end, origin, at_.metric,
+        [&](int dof, int kind, const Vec6& column) { AddWrenchColumn<N>(kind, dof, -column, weight); });
   }
   return AddTendons<N>(body, origin, weight) && AddContacts<N>(body, origin, weight);
 }
@@ -384,6 +395,8 @@ bool SensorDerivative::Touch(int i) {
                         rows_.at(0, nv_ + dof) += column.v[0];
                         rows_.by_a(0, dof) += column.a[0];
                       });
+    for (int column = 0; column < sensed.change.cols() && at_.metric; column++)
+      rows_.at(0, column) += sensed.change(0, column);
   }
   Emit(row_);
   return true;

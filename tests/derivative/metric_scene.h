@@ -23,7 +23,8 @@ inline std::string MetricScene(const std::string& cone, int condim) {
         <joint name='ball' type='ball' damping='.05' stiffness='3' armature='.01' range='0 .05' limited='true' solimplimit='.4 .95 .5'/>
         <geom type='capsule' fromto='0 0 0 .1 .1 -.2' size='.03' mass='.5'/><site name='s' pos='.05 .1 0'/>
         <body pos='.1 .1 -.2'><joint name='b' axis='1 0 .3' damping='.1' armature='.005'/>
-          <geom class='touch' size='.1' pos='0 .02 -.12' mass='.3'/><site name='t' pos='0 0 -.05'/></body></body></body>
+          <geom name='tip' class='touch' size='.1' pos='0 .02 -.12' mass='.3'/><site name='t' pos='0 0 -.05'/>
+          <site name='tip' size='.11' pos='0 .02 -.12'/></body></body></body>
     <body pos='.55 .1 .1'><joint name='x' type='slide' axis='1 0 0' damping='4' stiffness='20'/><joint name='c' axis='0 .3 1' damping='.1'/>
       <geom class='touch' size='.09' pos='.01 .02 0' mass='.6'/><geom type='box' size='.1 .05 .02' pos='0 .1 0' mass='.3'/></body>
   </worldbody>
@@ -38,6 +39,8 @@ inline std::string MetricScene(const std::string& cone, int condim) {
     <tendon tendon1='fixed' tendon2='pulled' polycoef='0 .1 .2 0 0' solimp='.5 .9 .5'/></equality>
   <actuator><position joint='b' kp='20' kv='1'/><position tendon='pulled' kp='40' kv='3'/><velocity joint='c' kv='.4'/>
     <general joint='a' dyntype='filter' dynprm='.05' gainprm='15' biastype='affine' biasprm='0 -15 -1' forcerange='-3 3'/></actuator>
+  <sensor><touch site='tip'/><force site='t'/><torque site='s'/><contact geom1='tip' data='found force torque pos' reduce='netforce'/>
+    <contact geom1='tip' data='force dist' num='2'/><jointlimitfrc joint='a'/><tendonlimitfrc tendon='fixed'/></sensor>
 </mujoco>)";
 }
 
@@ -55,7 +58,7 @@ inline std::string InFluid(std::string scene, bool ellipsoids) {
 
 /// Loops that connects and welds close, of bodies and of sites, between trees and with the world, beside springs, dampers
 /// and servos of joints and along a tendon.
-inline std::string LoopScene(const std::string& flags, const std::string& sensors) {
+inline std::string LoopScene(const std::string& flags = "") {
   return R"(<mujoco><option timestep='0.004' integrator='discrete'><flag contact='disable' )" + flags + R"(/></option>
   <default><equality solref='.05 .8' solimp='.4 .95 .3'/></default>
   <worldbody>
@@ -73,8 +76,7 @@ inline std::string LoopScene(const std::string& flags, const std::string& sensor
   <equality><connect body1='tip' body2='cart' anchor='0 .1 -.1'/><connect site1='s' site2='w'/><connect body1='load' anchor='0 .1 .1'/>
     <weld body1='tip' body2='load' torquescale='.4'/><weld site1='u' site2='w' torquescale='2'/><weld body1='lower' relpose='.3 0 .9 1 .1 0 .2'/></equality>
   <actuator><position joint='b' kp='20' kv='1'/><velocity joint='c' kv='.4'/><motor joint='a'/></actuator>
-  <sensor>)" +
-         sensors + R"(</sensor>
+  <sensor><force site='t'/><torque site='s'/><accelerometer site='w'/></sensor>
 </mujoco>)";
 }
 
