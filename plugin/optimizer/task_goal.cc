@@ -49,7 +49,7 @@ void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string&
       FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}{}", value, range[0], range[1],
                                  hinge ? "rad" : "m",
                                  hinge && within(value * kDegree) && !text.ends_with(kDegrees)
-                                     ? fmt::format("; in degrees it is {:g}deg", value)
+                                     ? fmt::format("; if these are degrees, say {:g}deg", value)
                                      : ""));
   }
   if (goal.size >= 4 && std::all_of(goal.values.end() - 4, goal.values.end(), [](double v) { return v == 0; }))

@@ -1,4 +1,6 @@
 // A task without a task file: from one state to a keyframe, or to where parts of the robot shall be.
+#include <costate/ilqr.h>
+#include <costate/rollout.h>
 #include <costate/state.h>
 #include <costate/task.h>
 #include <fmt/format.h>
@@ -25,6 +27,7 @@
 #include "optimizer/task_target.h"
 #include "optimizer/task_write.h"
 #include "optimizer/task_xml.h"
+#include "optimizer/untouched.h"
 
 namespace costate {
 namespace {
@@ -37,8 +40,12 @@ constexpr double kShortKnot = 0.01, kLongKnot = 0.02;  // [s]
 // acrobot and crouch hopper and humanoid: heavier ends leave the swing-ups in local minima
 constexpr double kPostureRunning = 0.2, kPostureTerminal = 20;
 constexpr double kVelocityRunning = 0.01, kVelocityTerminal = 20;
-constexpr double kLed = 0.01;  // factor on the posture's running weight where the guess leads there: it is to arrive in
-                               // the time that is asked for, not as soon as forces allow
+// factor on running weights of goals where the guess, or a short solve of what touches nothing, leads there: the robot is
+// to arrive in the time that is asked for, not as soon as forces allow
+constexpr double kLed = 0.01;
+constexpr int kTrialIterations = 30;
+constexpr double kLevels[] = {0, 0.25, 0.5, 0.75, 1};  // constant controls that are tried, in parts of their range …
+constexpr int kFewControls = 4;                        // … where there are no more of them than this
 constexpr double kEffort = 0.02;
 constexpr double kThere = 0.6;  // part of the motion after which a guess is at a posture that reaches the goals
 constexpr double kLater[] = {0.6, 0.8, 0.95, 1};  // … or, where that costs less: what falls over is there for a moment
@@ -355,9 +362,9 @@ std::string InList(const mjModel* model, const std::string& key) {
 }
 
 // all joints about where a keyframe has them
-bool IsNearKey(const mjModel* model, const VectorXd& x, const KeyKnot& goal, const VectorXd& sizes) {
+bool IsNearKey(const mjModel* model, const VectorXd& x, const KeyKnot& goal, const VectorXd& sizes, double near) {
   const VectorXd off = Difference(model, x, goal.x).head(model->nv).cwiseQuotient(sizes);
-  return off.allFinite() && off.cwiseAbs().maxCoeff() < kNearKey;
+  return off.allFinite() && off.cwiseAbs().maxCoeff() < near;
 }
 
 // the way to a keyframe, and to stay about there, of motors; servos are led by what holds it
@@ -429,7 +436,7 @@ WayToGoals AddWaysToKey(const Reach& reach, double whole, pugi::xml_node guesses
     return to;
   }
   const double time = kThere * whole;
-  const Arrives arrives = [&](const VectorXd& x) { return IsNearKey(model, x, reach.goal, reach.size); };
+  const Arrives arrives = [&](const VectorXd& x) { return IsNearKey(model, x, reach.goal, reach.size, kNearKey); };
   bool straight = true;
   if (!reach.keys_hold && arrives(reach.start.x)) {
     AddGuess(guesses, "hold", "true");
@@ -479,7 +486,8 @@ void LeaveOutLoose(const mjModel* model, const std::vector<PartGoal>& parts, Vec
 }
 
 // a keyframe's posture; what lies about has costs of its own, so that one that no control reaches is seen
-void AddPostures(const mjModel* model, const VectorXd& size, const std::string& target, pugi::xml_node root) {
+void AddPostures(const mjModel* model, const VectorXd& size, const std::string& target, double running,
+                 pugi::xml_node root) {
   const std::vector<char> loose = LooseDofs(model);
   std::vector<int> apart;
   VectorXd rest = size;
@@ -490,19 +498,24 @@ void AddPostures(const mjModel* model, const VectorXd& size, const std::string& 
     rest.segment(dof, count).setConstant(kInf);
   }
   if (std::ssize(apart) == model->njnt) rest = size;
-  SetNaturalWeights(AddCost(root, "posture", "qpos", target), rest, kPostureRunning, kPostureTerminal);
+  SetNaturalWeights(AddCost(root, "posture", "qpos", target), rest, running, kPostureTerminal);
   if (std::ssize(apart) == model->njnt) return;
   for (const int j : apart) {
     const std::string name = ElementName(model, mjOBJ_JOINT, j);
     SetNaturalWeights(AddCost(root, "place of " + name, "qpos", target, name),
-                      size.segment(model->jnt_dofadr[j], JointDofs(model->jnt_type[j])), kPostureRunning,
-                      kPostureTerminal);
+                      size.segment(model->jnt_dofadr[j], JointDofs(model->jnt_type[j])), running, kPostureTerminal);
   }
 }
 
-// @param guess  none: left out.  @param led  parts that it leads to.  @param near  what it is to keep off.
+// where the motion leads that a task begins with
+struct Led {
+  bool key = false;
+  std::vector<PartGoal> parts;
+};
+
+// @param guess  none: left out.  @param near  what it is to keep off.
 std::string ReachText(const Reach& reach, const std::string& model_path, double horizon, pugi::xml_node guess,
-                      const std::vector<PartGoal>& led, const std::vector<NearPair>& near, bool effort) {
+                      const Led& led, const std::vector<NearPair>& near, bool effort) {
   const Task& task = reach.task;
   std::string name = reach.key.empty() ? "reach" : "reach " + reach.key;
   for (const PartGoal& part : reach.parts) name += " " + part.name;
@@ -513,10 +526,11 @@ std::string ReachText(const Reach& reach, const std::string& model_path, double 
 
   // posture, places, rest and effort, each in natural units
   const std::string target = reach.key.empty() ? "" : "key:" + reach.key;
-  if (!reach.key.empty()) AddPostures(task.model.get(), reach.size, target, root);
+  if (!reach.key.empty())
+    AddPostures(task.model.get(), reach.size, target, led.key ? kLed * kPostureRunning : kPostureRunning, root);
   for (const PartGoal& part : reach.parts) {
     const bool to_it =
-        std::ranges::any_of(led, [&](const PartGoal& other) { return other.CostName() == part.CostName(); });
+        std::ranges::any_of(led.parts, [&](const PartGoal& other) { return other.CostName() == part.CostName(); });
     AddPartGoal(task.model.get(), part, to_it ? kLed * kPostureRunning : kPostureRunning, root);
   }
   VectorXd speed = reach.size / kVelocityTime;
@@ -526,6 +540,45 @@ std::string ReachText(const Reach& reach, const std::string& model_path, double 
     SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, reach.held), kEffort, 0);
   AddClearances(task.model.get(), near, root);
   return TaskText(document);
+}
+
+bool IsThere(const Reach& reach, const VectorXd& x) {
+  const mjModel* model = reach.task.model.get();
+  return (reach.key.empty() || IsNearKey(model, x, reach.goal, reach.size, kArrived)) &&
+         (reach.parts.empty() || ArriveAt(model, x, reach.start, reach.parts, reach.size));
+}
+
+// Does a short solve arrive that pays little for the way, and touches nothing? Such solves are quick.
+bool ArrivesSolved(const Reach& reach, const Task& trial) {
+  const mjModel* model = trial.model.get();
+  if (trial.N == 0) return false;
+  const Problem problem = trial.ToProblem();
+  Trajectory motion;
+  Simulator simulator(model, trial.context, trial.substeps, 1);
+  if (!simulator.Rollout(trial.x0, trial.U_guess, &motion).ok() || !TouchesNothing(problem, motion)) return false;
+  IlqrOptions options = trial.solver;
+  options.iterations = kTrialIterations;
+  const SolveResult solved = SolveIlqr(problem, trial.U_guess, options);
+  return solved.trajectory.X.cols() > 0 && TouchesNothing(problem, solved.trajectory) &&
+         IsThere(reach, solved.trajectory.X.rightCols(1));
+}
+
+// constant controls, one actuator after the other: what rests may have no slope, behind dry friction or short of a contact
+void TryConstants(const Reach& reach, GuessSearch* search, pugi::xml_node guesses) {
+  const VectorXd &lower = reach.task.u_lower, &upper = reach.task.u_upper;
+  if (lower.size() == 0 || lower.size() > kFewControls || !lower.allFinite() || !upper.allFinite()) return;
+  VectorXd u = reach.held.front();
+  for (Eigen::Index i = 0; i < u.size(); ++i) {
+    double kept = u[i];
+    for (const double level : kLevels) {
+      u[i] = lower[i] + level * (upper[i] - lower[i]);
+      const pugi::xml_node guess = guesses.append_child("guess");
+      SetAttribute(guess, "ctrl", NumbersText(u, 6));
+      search->Try(guess);
+      if (search->best().guess == guess) kept = u[i];
+    }
+    u[i] = kept;
+  }
 }
 
 }  // namespace
@@ -551,29 +604,43 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   if (to.round.cols() > 0)
     near = PairsOnTheWay(model, reach.start, to.round, reach.size, 2 * kClear * model->stat.extent);
 
-  // the one to begin with, by what its motion costs; a part counts little on its way where it is led there
+  const auto text = [&](const std::string& model_named, pugi::xml_node from, const Led& where, bool effort = true) {
+    return ReachText(reach, model_named, horizon, from, where, near, effort);
+  };
+  const auto parse = [&](pugi::xml_node from, const Led& where, bool effort) {
+    return ParseWrittenTask(text(NamedFrom("", model_path), from, where, effort), model_path);
+  };
+
+  // the one to begin with, by what its motion costs; a goal counts little on the way where it leads there
   pugi::xml_node guess = guesses.first_child();
-  bool led = reach.key.empty() && guess;
-  if (guess.next_sibling()) {
+  Led led;
+  bool there = reach.key.empty() && guess;
+  if (guess.next_sibling() || (!guess && task.N > 1)) {
+    const bool none_leads = !guess;
+    if (none_leads) AddGuess(guesses, "hold", "true");
     pugi::xml_node none = ways.append_child("guess");
     SetAttribute(none, "ctrl", "0");
-    GuessSearch search(
-        ParseWrittenTask(ReachText(reach, NamedFrom("", model_path), horizon, none, {}, near, false), model_path),
-        reach.start.u);
+    GuessSearch search(parse(none, {}, false), reach.start.u);
     for (const pugi::xml_node other : guesses) search.Try(other);
+    if (none_leads) TryConstants(reach, &search, guesses);
+    const VectorXd end = search.best().end;
     guess = search.best().guess;
-    const VectorXd& end = search.best().end;
-    if (led) led = end.size() > 0 && ArriveAt(model, end, reach.start, to.parts, reach.size);
+    there = there && end.size() > 0 && ArriveAt(model, end, reach.start, to.parts, reach.size);
+    led.key = !reach.key.empty() && end.size() > 0 && IsThere(reach, end);
+    if (none_leads && guess == guesses.first_child()) guess = {};
   }
-  if (reach.key.empty() && task.N > 1 && warnings) {
-    led ? WarnOfLeft(model, reach.start, to.left, reach.size, warnings)
-        : WarnOfReach(model, reach.start, reach.parts, reach.size, warnings);
-    if (!led) WarnOfNoWay(to.postures, options.time, warnings);
+  if (there) led.parts = to.parts;
+  const Led all{!reach.key.empty(), reach.parts};
+  const bool solved = !there && !led.key && task.N > 1 && ArrivesSolved(reach, parse(guess, all, true));
+  if (solved || led.key) led = all;
+  if (reach.key.empty() && task.N > 1 && warnings && !solved) {
+    there ? WarnOfLeft(model, reach.start, to.left, reach.size, warnings)
+          : WarnOfReach(model, reach.start, reach.parts, reach.size, warnings);
+    if (!there) WarnOfNoWay(to.postures, options.time, warnings);
   }
   if (warnings) WarnOfMocap(model, reach.parts, warnings);
   if (warnings && !reach.key.empty()) WarnOfDeepKey(model, reach.start, reach.key, reach.goal, warnings);
-  return ReachText(reach, NamedFrom(folder, model_path), horizon, guess, led ? to.parts : std::vector<PartGoal>(), near,
-                   true);
+  return text(NamedFrom(folder, model_path), guess, led);
 }
 
 Task MakeReachTask(const std::string& model_path, const ReachOptions& options) {

@@ -615,7 +615,7 @@ TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
   refuses("site:tip=0,0", "has 2 numbers, expected 3: x, y and z; _ leaves one open");
   EXPECT_NO_THROW(MakeReachTask(kReachZoo, {.goals = {"joint:extend=0.2000001"}}));  // its end in other digits
   refuses("joint:extend=9", "9 is beyond the joint's range, -0.1 to 0.2 m");
-  refuses("joint:shoulder=90", "90 is beyond the joint's range, -1.5708 to 1.5708 rad; in degrees it is 90deg");
+  refuses("joint:shoulder=90", "90 is beyond the joint's range, -1.5708 to 1.5708 rad; if these are degrees, say 90deg");
   refuses("joint:shoulder=100deg", "1.74533 is beyond the joint's range, -1.5708 to 1.5708 rad");
   refuses("joint:extend=9deg", "only the angle of a hinge can be in degrees");
   const Task bent = MakeReachTask(kReachZoo, {.goals = {"joint:shoulder=-45deg"}});
