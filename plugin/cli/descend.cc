@@ -35,8 +35,10 @@ std::string Header(const Task& task) {
 }
 
 std::string Row(const Task& task, const IterationRecord& r, ConstVectorRef theta) {
-  std::string text = fmt::format("{:5d} {:14.8g} {:10.3g} {:10.3g} {:10.3g} {:10.3g} |", r.iteration, r.cost,
-                                 0 - r.expected_change, 0 - r.actual_change, r.gradient_norm, r.step);
+  std::string text =
+      r.beside ? fmt::format("{:5d} {:14.8g}   {}", r.iteration, r.cost, r.beside)
+               : fmt::format("{:5d} {:14.8g} {:10.3g} {:10.3g} {:10.3g} {:10.3g} |", r.iteration, r.cost,
+                             0 - r.expected_change, 0 - r.actual_change, r.gradient_norm, r.step);
   for (int k = 0; k < std::min<int>(kInOneLine, static_cast<int>(theta.size())); k++) {
     text += fmt::format("  {:>{}.10g}", theta[k], task.inputs.parameters[static_cast<std::size_t>(k)].name.size());
   }
@@ -120,7 +122,7 @@ void PrintStart(const Task& task, const DescentResult& result, const FitUncertai
 
 void PrintSummary(const Task& task, const ParameterSet* parameters, const DescentResult& result,
                   const FitUncertainty& fit, double seconds) {
-  fmt::print("\n{}: {}\n", ToString(result.status), result.message);
+  fmt::print("\n{}\n", StatusText(ToString(result.status), result.message));
   fmt::print("  loss          {:.9g}, of the guess {:.9g}, in {} iterations and {}\n", result.loss, result.initial_loss,
              result.iterations.empty() ? 0 : result.iterations.back().iteration, FormatDuration(seconds));
 

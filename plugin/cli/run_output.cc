@@ -116,6 +116,10 @@ void PrintConstraint(const ConstraintReport& c, double tolerance, double time, c
              kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), more);
 }
 
+std::string StatusText(const std::string& status, const std::string& message) {
+  return message.starts_with(status + " ") ? message : status + ": " + message;
+}
+
 std::string ShellWord(const std::string& path) {
   constexpr const char* kSafe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+-=@%:,";
   if (!path.empty() && path.find_first_not_of(kSafe) == std::string::npos) return path;

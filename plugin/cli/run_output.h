@@ -47,6 +47,9 @@ inline constexpr char kConstraintFailure[] = "constraint: ";  ///< how such a fa
 /// A path as a word of a command line: in quotes where a shell would take it apart.
 std::string ShellWord(const std::string& path);
 
+/// "stalled: no step …", but the message alone where it begins with the word.
+std::string StatusText(const std::string& status, const std::string& message);
+
 /// "goal hand missed by 0.01 m", a line each.
 void PrintMissedGoals(const Task& task, const Trajectory& trajectory);
 

@@ -175,7 +175,7 @@ int RunTrain(const TrainArguments& arguments) {
   }
   const double seconds = SecondsSince(begin);
 
-  fmt::print("\n{}: {}\n", ToString(result.status), result.message);
+  fmt::print("\n{}\n", StatusText(ToString(result.status), result.message));
   fmt::print("  mean cost     {:.6g}, before {:.6g}; worst start {:.6g}; {}\n", result.loss, result.initial_loss,
              result.costs.maxCoeff(), FormatDuration(seconds));
   if (spread) {

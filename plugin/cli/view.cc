@@ -60,6 +60,8 @@ struct Shown {
 Shown Load(const ViewArguments& arguments) {
   Shown shown;
   const std::string& file = arguments.file;
+  if (std::error_code none; !std::filesystem::exists(file, none))
+    throw Error(ErrorCode::kFile, "there is no run, task or model '" + file + "'");
   const bool is_run = IsRun(file), is_task = !is_run && IsTaskFile(file);
   if (!arguments.key.empty() && (is_run || is_task)) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -6,7 +6,6 @@
 #include "derivative/equality.h"
 #include "derivative/equilibrium.h"
 #include "derivative/passive.h"
-#include "derivative/plant.h"
 #include "derivative/sensor.h"
 
 namespace costate {
@@ -108,7 +107,7 @@ void SensorDerivative::AddScale(const mjContact& con, SensedContact* sensed) con
   if (!scale) return;
   sensed->change.setZero(con.dim, 2 * nv_);
   for (std::size_t k = 0; k < scale->turner.size(); k++)
-    sensed->change.col(scale->turner[k]) = PLANT("sensor: row scale", -scale->slope[k] * sensed->block.f.head(con.dim));
+    sensed->change.col(scale->turner[k]) = -scale->slope[k] * sensed->block.f.head(con.dim);
 }
 
 // the whole wrench of a body's joint, kept for the next sensor there

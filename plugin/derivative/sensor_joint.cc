@@ -1,6 +1,5 @@
 // Coordinates of joints, tendons and actuators, actuator forces, limits: (M2)–(M4) of README.md.
 #include "derivative/equilibrium.h"
-#include "derivative/plant.h"
 #include "derivative/sensor.h"
 #include "derivative/transmission.h"
 
@@ -153,7 +152,7 @@ bool SensorDerivative::AddScalarForce(int row, double factor) {
   for (std::size_t k = 0; k < force.turn.size(); k++) rows_.at(0, force.turning[k]) += factor * force.turn[k];
   const Metric::Scale* scale = at_.metric ? at_.metric->FindScale(row) : nullptr;
   for (std::size_t k = 0; scale && k < scale->turner.size(); k++)
-    rows_.at(0, scale->turner[k]) -= PLANT("sensor: row scale", factor * at_.d->efc_force[row] * scale->slope[k]);
+    rows_.at(0, scale->turner[k]) -= factor * at_.d->efc_force[row] * scale->slope[k];
   return true;
 }
 

@@ -312,7 +312,9 @@ void Descent::FollowByShorter() {
     const MinimizeResult led = MinimizeFrom(
         z, part > 1 ? kMostShorter : options_.iterations, [&](const IterationRecord& at, const VectorXd& there) {
           if (at.iteration == 0) return !interrupted_;
-          return Record(part > 1 ? IterationRecord{.cost = found_.value} : at, there, found_.value);
+          IterationRecord shorter{.cost = found_.value};
+          shorter.beside = "best so far; over the first part of the motion alone:";
+          return Record(part > 1 ? shorter : at, there, found_.value);
         });
     if (led.status == SolveStatus::kDiverged) break;
     z = led.z;

@@ -74,7 +74,7 @@ double DerivativeTime(const Task& task, std::string* why) {
   try {
     if (task.N == 0 || !simulator.Rollout(task.x0, task.U_guess.leftCols(1), &motion).ok()) return 0;
     constexpr int kTries = 3;
-    constexpr double kSure = 0.3;  // [s]: what is shorter may have waited for other programs
+    constexpr double kSure = 3;  // [s]: what is shorter may have waited for other programs, or for memory
     for (int i = 0; i < kTries && (i == 0 || seconds < kSure); ++i) {
       const Clock::time_point begin = Clock::now();
       simulator.LinearizeEach(motion, options, [&](int t, int, StepDerivative* step) {

@@ -32,6 +32,7 @@ constexpr double kAdamRate = 0.03, kAdamFirst = 0.9, kAdamSecond = 0.999,
 constexpr int kIdleIterations = 3;    // iterations without progress that end the search
 constexpr double kSmallShare = 1e-3;  // of the first gradient, which one that is left at a minimum is below
 constexpr double kFlat = 100;         // or below this √tolerance of the loss
+constexpr double kAtKink = 1e-4;  // steps of a search with curvature, in terms of its own, that are none at a minimum
 
 struct Secant {
   VectorXd s, y;
@@ -157,10 +158,11 @@ double Minimizer::FirstStep(const VectorXd& direction) const {
 }
 
 // what a minimum may leave where the loss f no longer falls by tolerance · f: with curvature c √(2 c tolerance f), c in
-// units of f or of where the search began; more is left at a kink
+// units of f or of where the search began; more is left at a kink, where steps get ever shorter
 bool Minimizer::IsSmall(double norm) const {
   const double root = std::sqrt(options_.tolerance);
-  return norm <= std::max(kSmallShare, root) * first_norm_ || norm <= kFlat * root * std::abs(value_);
+  if (norm <= root * first_norm_ || norm <= kFlat * root * std::abs(value_)) return true;
+  return norm <= kSmallShare * first_norm_ && (pairs_.empty() || record_.step > kAtKink);
 }
 
 // along clamp(w + alpha d): sufficient decrease (Bertsekas 1976); while no curvature is known, longer steps too, and where

@@ -1,4 +1,5 @@
 // A task without a task file: numbers of a robot fitted to a recorded motion.
+#include <costate/rollout.h>
 #include <costate/task.h>
 #include <fmt/format.h>
 
@@ -7,6 +8,7 @@
 #include <map>
 
 #include "core/element.h"
+#include "core/extremes.h"
 #include "core/joint.h"
 #include "core/number.h"
 #include "core/posture.h"
@@ -19,8 +21,9 @@
 namespace costate {
 namespace {
 
-constexpr double kWhole = 1e-6;  // of a control interval: times this near to a whole number of them are one
-constexpr int kStartRows = 5;    // through which lines are fitted for the velocities of the start
+constexpr double kWhole = 1e-6;       // of a control interval: times this near to a whole number of them are one
+constexpr int kStartRows = 5;         // through which lines are fitted for the velocities of the start …
+constexpr double kClearlyLess = 0.5;  // … unless the loss without these is less than this part: it begins to move there
 
 constexpr char kFields[] =
     "   and what of it can be fitted, among others:\n"
@@ -326,8 +329,18 @@ std::string StartEntries(const mjModel* model, const Recorded& positions) {
 // what is said of the recording
 struct FitNotes {
   std::vector<std::string> unused;
-  std::string part, gap, wraps, converted;
+  std::string part, gap, wraps, converted, between;
 };
+
+double LossOfGuess(const std::string& text, const std::string& model_path) try {
+  const Task task = ParseWrittenTask(text, model_path);
+  Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+  Trajectory motion;
+  return simulator.Rollout(task.x0, task.U_guess, &motion).ok() ? TotalCost(*task.cost, motion, simulator.knot_time())
+                                                                : kInf;
+} catch (const Error&) {  // told when the task that is taken is read
+  return kInf;
+}
 
 // @param notes  receives what is said of it
 std::string WriteFit(const std::string& model_path, const FitOptions& options, const std::string& folder,
@@ -367,30 +380,49 @@ std::string WriteFit(const std::string& model_path, const FitOptions& options, c
   notes->wraps = motion.Wraps();
   notes->converted = motion.Converted();
   if (!notes->unused.empty()) further += "   not used of the motion: " + JoinWords(notes->unused) + "\n";
-  pugi::xml_document document;
-  pugi::xml_node root =
-      AddTaskRoot(model, "fit", NamedFrom(folder, model_path), knots * knot, task.substeps, further, &document);
-  SetAttribute(root, "scale", "mean");
-  const std::string file = NamedFrom(folder, options.motion);
-  pugi::xml_node start = root.append_child("start");
   const std::string key = KeyName(options.start);
-  if (!key.empty()) SetAttribute(start, "key", key);
-  if (!positions.words.empty() || !velocities.words.empty()) {
-    SetAttribute(start, "file", file);
-    const std::string qvel = motion.StartVelocity(MakeStart(model, key));
-    if (!qvel.empty()) SetAttribute(start, "qvel", qvel);
+  const auto text = [&](const std::string& in, const std::string& qvel, int substeps) {
+    pugi::xml_document document;
+    pugi::xml_node root =
+        AddTaskRoot(model, "fit", NamedFrom(in, model_path), knots * knot, substeps, further, &document);
+    SetAttribute(root, "scale", "mean");
+    const std::string file = NamedFrom(in, options.motion);
+    pugi::xml_node start = root.append_child("start");
+    if (!key.empty()) SetAttribute(start, "key", key);
+    if (!positions.words.empty() || !velocities.words.empty()) {
+      SetAttribute(start, "file", file);
+      if (!qvel.empty()) SetAttribute(start, "qvel", qvel);
+    }
+    const std::string controls = options.controls.empty() ? has_controls ? file : "" : NamedFrom(in, options.controls);
+    if (!controls.empty()) SetAttribute(root.append_child("guess"), "file", controls);
+    pugi::xml_node gradient = root.append_child("gradient");
+    SetAttribute(gradient, "controls", "none");
+    SetAttribute(gradient, "start", StartEntries(model, positions));
+    for (const std::string& name : options.parameters) SetAttribute(gradient.append_child("parameter"), "name", name);
+    AddRecorded("positions", "qpos", positions.words, file, positions.spread, root);
+    AddRecorded("velocities", "qvel", velocities.words, file, velocities.spread, root);
+    for (const auto& [name, spread] : sensors) AddRecorded(name, "sensor", name, file, {spread}, root);
+    return TaskText(document);
+  };
+  const std::string qvel = motion.StartVelocity(MakeStart(model, key));
+  const auto loss = [&](const std::string& start, int substeps) {
+    return LossOfGuess(text("", start, substeps), model_path);
+  };
+  double held = loss(qvel, task.substeps);
+  std::string start = qvel;
+  if (const double rest = loss("", task.substeps);
+      !qvel.empty() && velocities.words.empty() && rest < kClearlyLess * held) {
+    start.clear();
+    held = rest;
   }
-  const std::string controls =
-      options.controls.empty() ? has_controls ? file : "" : NamedFrom(folder, options.controls);
-  if (!controls.empty()) SetAttribute(root.append_child("guess"), "file", controls);
-  pugi::xml_node gradient = root.append_child("gradient");
-  SetAttribute(gradient, "controls", "none");
-  SetAttribute(gradient, "start", StartEntries(model, positions));
-  for (const std::string& name : options.parameters) SetAttribute(gradient.append_child("parameter"), "name", name);
-  AddRecorded("positions", "qpos", positions.words, file, positions.spread, root);
-  AddRecorded("velocities", "qvel", velocities.words, file, velocities.spread, root);
-  for (const auto& [name, spread] : sensors) AddRecorded(name, "sensor", name, file, {spread}, root);
-  return TaskText(document);
+  if (task.substeps > 1 && (has_controls || !options.controls.empty())) {
+    if (const double led = loss(start, 1); led < kClearlyLess * held)
+      notes->between = fmt::format(
+          "the controls are held from row to row ({:g} s); led straight between them they leave {:.2g} of the loss at "
+          "the guess: write the task with `costate task --fit` and say controlstep=\"1\" there",
+          knot, led / held);
+  }
+  return text(folder, start, task.substeps);
 }
 
 }  // namespace
@@ -403,7 +435,7 @@ std::string WriteFitTask(const std::string& model_path, const FitOptions& option
 Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
   FitNotes notes;
   Task task = ParseWrittenTask(WriteFit(model_path, options, "", &notes), model_path);
-  for (const std::string& note : {notes.converted, notes.gap, notes.wraps})
+  for (const std::string& note : {notes.converted, notes.gap, notes.wraps, notes.between})
     if (!note.empty()) task.warnings.push_back(note);
   if (!notes.unused.empty()) {
     constexpr std::size_t kMost = 8;
