@@ -549,7 +549,7 @@ bool IsThere(const Reach& reach, const VectorXd& x) {
 }
 
 // Does a short solve arrive that pays little for the way, and touches nothing? Such solves are quick.
-bool ArrivesSolved(const Reach& reach, const Task& trial) {
+bool ArrivesSolved(const Reach& reach, const Task& trial) try {
   const mjModel* model = trial.model.get();
   if (trial.N == 0) return false;
   const Problem problem = trial.ToProblem();
@@ -561,6 +561,8 @@ bool ArrivesSolved(const Reach& reach, const Task& trial) {
   const SolveResult solved = SolveIlqr(problem, trial.U_guess, options);
   return solved.trajectory.X.cols() > 0 && TouchesNothing(problem, solved.trajectory) &&
          IsThere(reach, solved.trajectory.X.rightCols(1));
+} catch (const Error&) {  // told when the task is solved
+  return false;
 }
 
 // constant controls, one actuator after the other: what rests may have no slope, behind dry friction or short of a contact
