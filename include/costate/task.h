@@ -119,6 +119,9 @@ struct ReachOptions {
   std::vector<std::string> goals{};
   double time = 2;   ///< [s]
   int substeps = 0;  ///< 0: chosen so that a knot is about 10 … 20 ms
+  /// Goals count in full on the way, too: there as soon as forces allow, not in `time`. For plans that are made anew
+  /// while the robot moves, and would put off for ever what counts at their end alone.
+  bool at_once = false;
 };
 
 /// The text of a task file that goes there: goals, rest and effort as quadratic costs in natural units.

@@ -121,6 +121,7 @@ ModelPtr LoadPlantFile(const Task& task, const std::string& file) {
 
 Task LoadMpcTask(const MpcArguments& a) {
   ReachArguments reach = a.reach;
+  reach.at_once = true;
   if (!IsTaskFile(a.input)) reach.time = a.horizon.value_or(kReachHorizon);
   Task task = LoadTaskOrReach(a.input, reach);
   MpcOptions& mpc = task.mpc;

@@ -11,6 +11,7 @@ ReachOptions ReachArguments::options() const {
   ReachOptions options{.start = start, .goals = goals};
   options.time = time.value_or(options.time);
   options.substeps = substeps.value_or(options.substeps);
+  options.at_once = at_once;
   return options;
 }
 

@@ -18,6 +18,7 @@ struct ReachArguments {
   std::vector<std::string> goals;
   std::optional<double> time;
   std::optional<int> substeps;
+  bool at_once = false;  ///< ReachOptions::at_once, which the command decides
 
   ReachOptions options() const;  ///< what was not said as by default
 };

@@ -104,7 +104,9 @@ void PrintCheck(const TrainCheck& check) {
 }
 
 Task LoadTrainTask(const TrainArguments& arguments) {
-  Task task = LoadTaskOrReach(arguments.file, arguments.reach);
+  ReachArguments reach = arguments.reach;
+  reach.at_once = true;
+  Task task = LoadTaskOrReach(arguments.file, reach);
   if (!arguments.hidden.empty()) task.policy.hidden = arguments.hidden;
   if (arguments.spread > 0) {
     const Dims dims(task.model.get());

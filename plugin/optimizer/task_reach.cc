@@ -633,8 +633,10 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
   }
   if (there) led.parts = to.parts;
   const Led all{!reach.key.empty(), reach.parts};
-  const bool solved = !there && !led.key && task.N > 1 && ArrivesSolved(reach, parse(guess, all, true));
+  const bool solved =
+      !there && !led.key && task.N > 1 && !options.at_once && ArrivesSolved(reach, parse(guess, all, true));
   if (solved || led.key) led = all;
+  if (options.at_once) led = {};
   if (reach.key.empty() && task.N > 1 && warnings && !solved) {
     there ? WarnOfLeft(model, reach.start, to.left, reach.size, warnings)
           : WarnOfReach(model, reach.start, reach.parts, reach.size, warnings);

@@ -31,6 +31,10 @@ TEST_F(Pace, AKeyframeThatTheGuessReachesCountsLittleOnTheWay) {
       1e4, 1);
   const Task legs = MakeReachTask(COSTATE_MODELS "/quadruped/quadruped.xml", {.start = "stand", .goals = {"crouch"}});
   EXPECT_NEAR(EndOverWay(legs, "posture"), 1e4, 1);
+  // for plans that are made anew all the time
+  const Task again =
+      MakeReachTask(COSTATE_MODELS "/arm/arm.xml", {.start = "home", .goals = {"straight"}, .at_once = true});
+  EXPECT_NEAR(EndOverWay(again, "posture"), 100, 1e-9);
   // a guess that falls
   const Task falls = MakeReachTask(COSTATE_MODELS "/humanoid/humanoid.xml", {.start = "stand", .goals = {"crouch"}});
   EXPECT_NEAR(EndOverWay(falls, "posture"), 100, 1e-9);
