@@ -84,9 +84,9 @@ void BodyEquality::AddWrenches(const mjModel* m, const mjData* d, std::vector<Bo
 // state of one equality at the point, and what a change of both sides does to it
 class BodyEquality::Motion {
  public:
-  Motion(const mjModel* m, const mjData* d, const TreeDerivative& tree, const Block& block) : m_(m), d_(d), b_(block) {
-    const double stretch = IsDiscrete(m) ? EndOfStep(m, d, b_.row) : 1;
-    for (int s = 0; s < 2; s++) point[s] = BodyPoint(m, d, tree, b_.body[s], b_.point[s], stretch);
+  Motion(const mjModel* m, const mjData* d, const TreeDerivative& tree, const Block& block)
+      : m_(m), d_(d), b_(block), s_(IsDiscrete(m) ? EndOfStep(m, d, block.row) : 1) {
+    for (int s = 0; s < 2; s++) point[s] = BodyPoint(m, d, tree, b_.body[s], b_.point[s], s_);
 
     // impedance: r is the norm of all rows
     for (int i = 0; i < b_.rows; i++) norm_ += d->efc_pos[b_.row + i] * d->efc_pos[b_.row + i];
@@ -105,11 +105,8 @@ class BodyEquality::Motion {
 
   // df of the rows, and of the torque beside that of the force
   void Change(const PointChange side[2], Vec6* df, Vec3* dtorque) const {
-    // y, under the discrete integrator s y = s J a + J̇v + …
     const mjtNum* kbip = d_->efc_KBIP + 4 * b_.row;
-    const bool discrete = IsDiscrete(m_);
-    const double k = kbip[0], impedance = kbip[2], slope = kbip[3], s = discrete ? EndOfStep(m_, d_, b_.row) : 1,
-                 damping = kbip[1] + (discrete ? m_->opt.timestep * k * impedance : 0);
+    const double k = kbip[0], impedance = kbip[2], slope = kbip[3], damping = s_ * RowLawOf(m_, d_, b_.row).damping;
     Vec6 dy = Vec6::Zero(), dpos = Vec6::Zero();
     dpos.head<3>() = PLANT("connect: point", side[0].position - side[1].position);
     dy.head<3>() = PLANT("connect: acceleration", side[0].acceleration - side[1].acceleration) +
@@ -134,9 +131,9 @@ class BodyEquality::Motion {
     for (int i = 0; i < b_.rows && norm_ > mjMINVAL; i++) dnorm += d_->efc_pos[b_.row + i] * dpos[i] / norm_;
     df->setZero();
     for (int i = 0; i < b_.rows; i++) {
-      const double by_impedance = s * AccelerationByImpedance(m_, d_, b_.row + i),
+      const double by_impedance = s_ * AccelerationByImpedance(m_, d_, b_.row + i),
                    dyi = dy[i] + PLANT("connect: stiffness", k * impedance * dpos[i] + slope * by_impedance * dnorm);
-      (*df)[i] = -d_->efc_D[b_.row + i] / s * dyi +
+      (*df)[i] = -d_->efc_D[b_.row + i] / s_ * dyi +
                  PLANT("connect: impedance", d_->efc_force[b_.row + i] * ImpedanceGain(m_, d_, b_.row + i) * dnorm);
     }
     dtorque->setZero();
@@ -153,6 +150,7 @@ class BodyEquality::Motion {
   const mjModel* m_;
   const mjData* d_;
   const Block& b_;
+  const double s_;  // all here is of s y, (C23); 1 but under the discrete integrator
   double norm_ = 0, e0_rate_ = 0;
   Vec3 spin_ = Vec3::Zero(), z_ = Vec3::Zero(), z_rate_ = Vec3::Zero(), e_rate_ = Vec3::Zero(),
        spin_term_ = Vec3::Zero();
@@ -227,10 +225,9 @@ void BodyEquality::AddTurning(const mjModel* m, const mjData* d, const AxisGroup
   for (int s = 0; s < 2; s++) {
     const Vec3 r = b.point[s] - Origin(m, d, b.body[s]);
     const double sign = s == 0 ? 1 : -1;
-    for (int j = LastDof(m, b.body[s]); j >= 0; j = m->dof_parentid[j]) {
-      // what the dof turns: the axes behind its group
-      Vec6 behind = Vec6::Zero();
-      for (int k = LastDof(m, b.body[s]); k >= axes.group[j]; k = m->dof_parentid[k]) behind += x[k] * axis_of(k);
+    Vec6 behind = Vec6::Zero();  // of what a dof turns: from its group on
+    for (int j = LastDof(m, b.body[s]), k = j; j >= 0; j = m->dof_parentid[j]) {
+      for (; k >= axes.group[j]; k = m->dof_parentid[k]) behind += x[k] * axis_of(k);
       const Vec6 S = axis_of(j), turned = CrossMotion(S, behind);
       double& out = (*slope)[j];
       if (!turns) {

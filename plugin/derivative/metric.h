@@ -53,7 +53,7 @@ class Metric {
   /// R −= ∂((M̂ − M) a − shift).
   void AddColumns(const mjModel* model, const mjData* data, const double* a, Columns* R) const;
 
-  /// How hard the rows with closed form get as q moves. @pre constraint.Linearize.
+  /// How hard the rows with closed form get as q and, in a fluid, v move. @pre constraint.Linearize.
   void LinearizeRows(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint);
   /// R += ∂(Jᵀ f) as D moves with it.
   void AddRows(Columns* R) const;

@@ -309,13 +309,14 @@ void Descent::FollowByShorter() {
   for (int part = kShortest; part >= 1 && !over(); part /= 2) {
     if (task_.N / part < kFewestKnots) continue;
     loss_.Shorten(task_.N / part);
-    const MinimizeResult led = MinimizeFrom(
-        z, part > 1 ? kMostShorter : options_.iterations, [&](const IterationRecord& at, const VectorXd& there) {
-          if (at.iteration == 0) return !interrupted_;
-          IterationRecord shorter{.cost = found_.value};
-          shorter.beside = "best so far; over the first part of the motion alone:";
-          return Record(part > 1 ? shorter : at, there, found_.value);
-        });
+    const MinimizeResult led = MinimizeFrom(z, part > 1 ? kMostShorter : options_.iterations,
+                                            [&](const IterationRecord& at, const VectorXd& there) {
+                                              if (at.iteration == 0) return !interrupted_;
+                                              if (part == 1) return Record(at, there, found_.value);
+                                              IterationRecord shorter{.cost = found_.value};
+                                              shorter.beside = "best so far; over the first part of the motion alone:";
+                                              return Record(shorter, there, found_.value);
+                                            });
     if (led.status == SolveStatus::kDiverged) break;
     z = led.z;
     if (part > 1 || !(led.value < kBetter * found_.value)) continue;

@@ -625,10 +625,11 @@ std::string WriteReachTask(const std::string& model_path, const ReachOptions& op
     GuessSearch search(parse(none, {}, false), reach.start.u);
     for (const pugi::xml_node other : guesses) search.Try(other);
     if (none_leads) TryConstants(reach, &search, guesses);
-    const VectorXd end = search.best().end;
     guess = search.best().guess;
-    there = there && end.size() > 0 && ArriveAt(model, end, reach.start, to.parts, reach.size);
-    led.key = !reach.key.empty() && end.size() > 0 && IsThere(reach, end);
+    const VectorXd& end = search.best().end;
+    const bool plays = end.size() > 0;
+    there = there && plays && ArriveAt(model, end, reach.start, to.parts, reach.size);
+    led.key = !reach.key.empty() && plays && IsThere(reach, end);
     if (none_leads && guess == guesses.first_child()) guess = {};
   }
   if (there) led.parts = to.parts;

@@ -19,6 +19,8 @@ namespace {
 using support::Apart;
 using MetricTest = support::EngineTest;
 
+constexpr support::RandomStateOptions kApart{.position = 0.12, .velocity = 1, .inside_limits = false};
+
 // (I9), (I10), (C23): springs, dampers and servos of joints and along tendons, and every kind of row that the metric
 // scales, under both cones, with impedances that bend and with springs that a step does not resolve
 TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
@@ -31,8 +33,7 @@ TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
                        ", seed " + std::to_string(seed));
           const ModelPtr model = LoadModelFromString(MetricScene(cone, condim));
           model->opt.timestep = timestep;
-          support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
-                                &contacts);
+          support::ExpectClosed(model.get(), seed, kApart, &rows, &contacts);
         }
       }
     }
@@ -50,8 +51,7 @@ TEST_F(MetricTest, DragIsClosed) {
       for (unsigned seed = 1; seed <= 3; seed++) {
         SCOPED_TRACE(std::to_string(seed) + (ellipsoids ? ", ellipsoids: " : ", boxes: ") + scene);
         const ModelPtr model = LoadModelFromString(InFluid(scene, ellipsoids));
-        support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
-                              &contacts);
+        support::ExpectClosed(model.get(), seed, kApart, &rows, &contacts);
       }
     }
     EXPECT_GT(rows, 0);
@@ -67,11 +67,9 @@ TEST_F(MetricTest, JointsAtTheirForceLimitAreClosed) {
     for (const std::string joint : {"<joint name='b'", "<joint name='a'", "<joint name='c'"})
       scene.replace(scene.find(joint), joint.size(), joint + " actuatorfrcrange='-.02 .02'");
     const ModelPtr model = LoadModelFromString(scene);
-    support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
-                          &contacts);
+    support::ExpectClosed(model.get(), seed, kApart, &rows, &contacts);
     const DataPtr data = MakeData(model.get());
-    SetState(model.get(), data.get(),
-             support::RandomState(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}));
+    SetState(model.get(), data.get(), support::RandomState(model.get(), seed, kApart));
     mju_copy(data->ctrl, support::RandomControl(model.get(), seed).data(), static_cast<int>(model->nu));
     mj_forward(model.get(), data.get());
     for (int dof = 0; dof < model->nv; dof++) {
@@ -91,8 +89,7 @@ TEST_F(MetricTest, LoopsAreClosed) {
     for (unsigned seed = 1; seed <= 4; seed++) {
       SCOPED_TRACE(std::string(flags) + " seed " + std::to_string(seed));
       const ModelPtr model = LoadModelFromString(LoopScene(flags));
-      support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
-                            &contacts);
+      support::ExpectClosed(model.get(), seed, kApart, &rows, &contacts);
     }
   }
   EXPECT_EQ(rows, 8 * 27);
@@ -105,8 +102,7 @@ TEST_F(MetricTest, RowsAreTheStepsWithoutAnythingInTheMetric) {
     SCOPED_TRACE(seed);
     const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
     model->opt.disableflags |= mjDSBL_SPRING | mjDSBL_DAMPER | mjDSBL_ACTUATION;
-    support::ExpectClosed(model.get(), seed, {.position = 0.12, .velocity = 1, .inside_limits = false}, &rows,
-                          &contacts);
+    support::ExpectClosed(model.get(), seed, kApart, &rows, &contacts);
   }
   EXPECT_GT(rows, 0);
 }
@@ -114,8 +110,7 @@ TEST_F(MetricTest, RowsAreTheStepsWithoutAnythingInTheMetric) {
 // The caller may change the integrator of a model that a Linearizer has.
 TEST_F(MetricTest, FollowsTheModelsIntegrator) {
   const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
-  const VectorXd x = support::RandomState(model.get(), 1, {.position = 0.12, .velocity = 1, .inside_limits = false}),
-                 u = support::RandomControl(model.get(), 1);
+  const VectorXd x = support::RandomState(model.get(), 1, kApart), u = support::RandomControl(model.get(), 1);
   Linearizer living(model.get());
   for (const int integrator : {mjINT_EULER, mjINT_DISCRETE, mjINT_IMPLICITFAST, mjINT_DISCRETE}) {
     SCOPED_TRACE(integrator);
@@ -137,8 +132,8 @@ TEST_F(MetricTest, FollowsTheModelsIntegrator) {
 // … and then ask for its inverse dynamics alone
 TEST_F(MetricTest, LeavesNothingForInverseDynamicsOfAnotherIntegrator) {
   const ModelPtr model = LoadModelFromString(MetricScene("pyramidal", 3));
-  const VectorXd x = support::RandomState(model.get(), 1, {.position = 0.12, .velocity = 1, .inside_limits = false}),
-                 u = support::RandomControl(model.get(), 1), qacc = VectorXd::LinSpaced(model->nv, -1, 1);
+  const VectorXd x = support::RandomState(model.get(), 1, kApart), u = support::RandomControl(model.get(), 1),
+                 qacc = VectorXd::LinSpaced(model->nv, -1, 1);
   Linearizer living(model.get());
   StepDerivative step;
   living.Linearize(x, u, &step);
@@ -160,8 +155,7 @@ TEST_F(MetricTest, ParametersOfTheMetricAreThoseOfWholeSteps) {
   const ParameterSet set(model.get(), {"joint:a/damping", "joint:a/stiffness", "joint:b/armature",
                                        "joint:a/frictionloss", "joint:x/stiffness", "tendon:spatial/stiffness"});
   const DataPtr data = MakeData(model.get());
-  SetState(model.get(), data.get(),
-           support::RandomState(model.get(), 2, {.position = 0.12, .velocity = 1, .inside_limits = false}));
+  SetState(model.get(), data.get(), support::RandomState(model.get(), 2, kApart));
   const VectorXd x = GetState(model.get(), data.get()), u = support::RandomControl(model.get(), 2);
   StepDerivative best, whole;
   Linearizer one(set.model()), three(set.model(), {.level = Level::kStep});
