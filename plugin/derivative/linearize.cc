@@ -119,13 +119,16 @@ void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   ClearUnread(out);
 }
 
-// rows of sensors that nobody reads
+// rows of sensors that nobody reads, those of neighbours at once
 void Linearizer::Impl::ClearUnread(StepDerivative* out) const {
-  for (std::size_t i = 0; i < wanted_sensors.size(); ++i) {
+  const std::size_t n = wanted_sensors.size();
+  for (std::size_t i = 0; i < n; ++i) {
     if (wanted_sensors[i]) continue;
-    const int row = model->sensor_adr[i], count = model->sensor_dim[i];
-    if (out->C.size() > 0) out->C.middleRows(row, count).setZero();
-    if (out->D.size() > 0) out->D.middleRows(row, count).setZero();
+    const int first = model->sensor_adr[i];
+    int end = first + model->sensor_dim[i];
+    for (; i + 1 < n && !wanted_sensors[i + 1] && model->sensor_adr[i + 1] == end; ++i) end += model->sensor_dim[i + 1];
+    if (out->C.size() > 0) out->C.middleRows(first, end - first).setZero();
+    if (out->D.size() > 0) out->D.middleRows(first, end - first).setZero();
   }
 }
 

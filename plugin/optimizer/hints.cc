@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "core/actuator_range.h"
@@ -124,14 +126,30 @@ bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_pe
 }
 
 std::string DeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u) {
+  constexpr double kLetGo = 0.1;  // [s]
+  constexpr double kKept = 0.5;   // of how deep it was: links that always overlap stay so, motors hold others, too
   const DataPtr data = MakeData(m);
   if (context.size() > 0) SetContext(m, data.get(), context);
   VectorXd none;
   if (Forward(m, data.get(), x, u, none) != StepStatus::kOk) return "";
-  const mjContact *first = data->contact, *last = first + data->ncon;
-  const mjContact* deepest =
-      std::min_element(first, last, [](const mjContact& a, const mjContact& b) { return a.dist < b.dist; });
-  if (deepest == last || !IsDeep(m, -deepest->dist)) return "";
+  std::vector<mjContact> deep;
+  std::copy_if(data->contact, data->contact + data->ncon, std::back_inserter(deep),
+               [&](const mjContact& contact) { return IsDeep(m, -contact.dist); });
+  if (deep.empty()) return "";
+  const int steps = std::max(1, static_cast<int>(std::lround(kLetGo / m->opt.timestep)));
+  VectorXd later(x.size());
+  if (Step(m, data.get(), x, u, steps, later, none) == StepStatus::kOk &&
+      Forward(m, data.get(), later, u, none) == StepStatus::kOk) {
+    std::erase_if(deep, [&](const mjContact& before) {
+      return std::any_of(data->contact, data->contact + data->ncon, [&](const mjContact& now) {
+        return std::equal(now.geom, now.geom + 2, before.geom) && std::equal(now.flex, now.flex + 2, before.flex) &&
+               now.dist < kKept * before.dist;
+      });
+    });
+  }
+  const auto deepest = std::min_element(deep.begin(), deep.end(),
+                                        [](const mjContact& a, const mjContact& b) { return a.dist < b.dist; });
+  if (deepest == deep.end()) return "";
   int one = deepest->geom[1], other = deepest->geom[0];
   if (one >= 0 && m->geom_bodyid[one] == 0) std::swap(one, other);  // what stands is penetrated
   const auto name = [&](int geom) -> std::string {

@@ -37,7 +37,7 @@ double LateGain(const Task& task, const SolveResult& result);
 bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_per_knot);
 
 /// "'foot' penetrates 'world' by 0.057 m, the mean body size is …", of the deepest contact at a state, where that is
-/// none any more; else "". @param context  empty: the model's.
+/// none any more and comes apart within 0.1 s; else "". @param context  empty: the model's.
 std::string DeepContact(const mjModel* model, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u);
 
 /// At how many knots the force of each actuator stands at a limit that the model has for it.

@@ -163,6 +163,7 @@ void Print(const costate::Task& task, const PeerTask& peer) {
     fmt::print("\n");
     PrintTime("its last cost", one, peer);
     PrintTime("its last cost, with hopping,", hop, peer);
+    PrintTime("its last cost, one solve alone,", alone, peer);
   }
   fmt::print("  of an iteration: derivatives {:.3g} ms, backward pass {:.3g} ms, rollouts {:.3g} ms, by the clock\n",
              1e3 * one.derivative / n, 1e3 * one.backward / n, 1e3 * one.rollout / n);

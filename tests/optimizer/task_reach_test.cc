@@ -391,6 +391,19 @@ TEST_F(Reach, SaysThatAKeyframeIsInsideOfSomething) {
       << told("sunk")[0];
 }
 
+// two balls that turn about their centres, 0.1 m in each other wherever they are
+TEST_F(Reach, SaysNothingOfWhatAlwaysOverlaps) {
+  support::TemporaryFolder folder;
+  const std::string balls = folder.Write("balls.xml", R"(<mujoco><worldbody>
+    <body name="one"><joint name="turn" axis="0 0 1" damping=".1"/><geom size=".1"/></body>
+    <body name="other" pos=".1 0 0"><joint axis="0 0 1"/><geom size=".1"/></body></worldbody>
+    <actuator><motor joint="turn" ctrlrange="-9 9"/></actuator>
+    <keyframe><key name="on" qpos="0 0"/><key name="turned" qpos=".1 0"/></keyframe></mujoco>)");
+  const std::vector<std::string> told =
+      MakeReachTask(balls, {.start = "on", .goals = {"turned"}, .time = 0.1}).warnings;
+  EXPECT_TRUE(told.empty()) << told[0];
+}
+
 // where the start has what is to be reached the way has no length
 TEST_F(Reach, AGoalThatTheStartHasIsHeld) {
   support::TemporaryFolder folder;
