@@ -286,6 +286,14 @@ class MotionFile {
   double Spread(int column) {
     used_[static_cast<std::size_t>(column)] = true;
     const VectorXd values = table_.values.col(column);
+    // a reference that ends before the motion is held there, which is not what was measured
+    if (const Eigen::Index last = values.size() - 1; std::isnan(values[last])) {
+      throw Error(ErrorCode::kParse,
+                  fmt::format("{}:{}: the cell in column '{}' is empty or nan in the last row: leave out rows of which "
+                              "not all was measured",
+                              table_.path, table_.line[static_cast<std::size_t>(last)],
+                              table_.names[static_cast<std::size_t>(column)]));
+    }
     const double spread = std::sqrt((values.array() - values.mean()).square().mean());
     return std::isfinite(spread) ? spread : 0;  // an empty cell is told when the task is read
   }
