@@ -136,6 +136,10 @@ bool HasConstantMoment(const mjModel* m, int i) {
   }
 }
 
+bool HasMovingGain(const mjModel* m, int i) {
+  return m->actuator_gaintype[i] != mjGAIN_FIXED || m->actuator_biastype[i] == mjBIAS_MUSCLE;
+}
+
 bool IsThruster(const mjModel* m, int i) {
   return m->actuator_trntype[i] == mjTRN_SITE && m->actuator_trnid[2 * i + 1] < 0 && !DependsOnVelocity(m, i);
 }
@@ -322,13 +326,13 @@ void Actuation::ForceSlopes(const mjModel* m, const mjData* d, int i, const Inpu
   } else if (gain_type == mjGAIN_MUSCLE) {
     gain = MuscleGain(m, d, i);
   }
-  double bias = 0, bias_length = 0, bias_velocity = 0;
+  double bias = 0, bias_length = 0, bias_velocity = 0, bias_turn = 0;
   if (bias_type == mjBIAS_AFFINE) {
     bias = bias_prm[0] + bias_prm[1] * length + bias_prm[2] * velocity;
     bias_length = PLANT("actuator: bias by length", bias_prm[1]);
     bias_velocity = PLANT("actuator: bias by velocity", bias_prm[2]);
   } else if (bias_type == mjBIAS_MUSCLE) {
-    MusclePassive(m, d, i, &bias, &bias_length);
+    MusclePassive(m, d, i, &bias, &bias_length, &bias_turn);
   }
   force_[i] = gain.value * input.value + bias;
 
@@ -347,12 +351,18 @@ void Actuation::ForceSlopes(const mjModel* m, const mjData* d, int i, const Inpu
   s.damping_velocity = -gain.bend_velocity * input.value;
   s.damping_ctrl = PLANT("actuator: damping by control", -gain.by_velocity * input.by_ctrl);
   s.damping_act = PLANT("actuator: damping by activation", -gain.by_velocity * input.by_act);
+  s.stiffness = -s.length;
+  s.stiffness_length = -gain.turn_length * input.value - bias_turn;
+  s.stiffness_velocity = -gain.bend_length * input.value;
+  s.stiffness_ctrl = PLANT("actuator: stiffness by control", -gain.by_length * input.by_ctrl);
+  s.stiffness_act = PLANT("actuator: stiffness by activation", -gain.by_length * input.by_act);
 }
 
 // (A6) implicitfast's matrix leaves out actuators whose joint or tendon is at its limit, behind that of their own
 void Actuation::NoDamping(int i) {
   ActuatorSlope& s = slopes_[i];
   s.damping = s.damping_length = s.damping_velocity = s.damping_ctrl = s.damping_act = 0;
+  s.stiffness = s.stiffness_length = s.stiffness_velocity = s.stiffness_ctrl = s.stiffness_act = 0;
   for (ServoSlope& servo : servos_) {
     if (servo.actuator == i) servo.damping = servo.damping_slope = 0;
   }
@@ -399,7 +409,7 @@ void Actuation::LimitForces(const mjModel* m, const mjData* d) {
   }
   for (int i = 0; i < m->nactuator && any; i++) {
     const int t = tendon(i);
-    if (t >= 0 && m->tendon_actfrclimited[t]) {
+    if (t >= 0 && m->tendon_actfrclimited[t] && m->opt.integrator != mjINT_DISCRETE) {
       const ActuatorPull all = ActuatorPullOf(m, d, t);
       if (all.force <= all.range[0] || all.force >= all.range[1]) NoDamping(i);
     }

@@ -22,7 +22,9 @@ struct ActuatorSlope {
   double next_ctrl = 0, next_act = 0;                  ///< of act'
   double damping = 0;                                  ///< −∂force/∂velocity as implicitfast's matrix has it …
   double damping_length = 0, damping_velocity = 0, damping_ctrl = 0, damping_act = 0;  ///< … and its slopes
-  int ctrl_index = -1, act_index = -1;                                                 ///< -1: none
+  double stiffness = 0;  ///< −∂force/∂length as the discrete integrator's metric has it, and its slopes
+  double stiffness_length = 0, stiffness_velocity = 0, stiffness_ctrl = 0, stiffness_act = 0;
+  int ctrl_index = -1, act_index = -1;  ///< -1: none
 };
 
 /// act' = clip(act + step act_dot): what the end of a step does to an activation; not to a motor's bristle (A8). The
@@ -65,6 +67,9 @@ ActuatorPull ActuatorPullOf(const mjModel* model, const mjData* data, int tendon
 
 /// Do the moment arms stay constant: joint transmission to a hinge or slide, or a fixed tendon?
 bool HasConstantMoment(const mjModel* model, int actuator);
+
+/// Do the slopes of its force by length and velocity move, with these or with its input?
+bool HasMovingGain(const mjModel* model, int actuator);
 
 /// The moment of one actuator: `scale` times a moment that may belong to a tendon; null when constant.
 struct ActuatorMoment {

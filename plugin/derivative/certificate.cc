@@ -119,6 +119,7 @@ void Certifier::Run(Certificate* out) {
   const bool implicit = m_->opt.integrator == mjINT_IMPLICIT || m_->opt.integrator == mjINT_IMPLICITFAST;
   if ((HasImplicitVelocity(m_) || IsDiscrete(m_)) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
   if (implicit || IsDiscrete(m_)) Reversals();
+  if (IsDiscrete(m_)) MetricGains();
   ContactSensors();
   Cutoffs();
   Tendons();

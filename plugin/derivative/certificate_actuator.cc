@@ -121,6 +121,33 @@ void Certifier::Integral(int i) {
   if (std::abs(act) >= integral.limit) Add(name, state, "error turns", std::abs(error), "of length", servo.held);
 }
 
+// (K8) what the discrete integrator's metric has of forces ends where their slopes would push, and has corners where
+// those of muscles by length do
+void Certifier::MetricGains() {
+  const auto moves = [&](int i) { return HasMovingGain(m_, i) && !IsActuatorDisabled(m_, i); };
+  std::vector<int> moving;
+  for (int i = 0; i < m_->nactuator && !IsActuationOff(m_); i++) {
+    if (moves(i)) moving.push_back(i);
+  }
+  TendonMoments tendons(m_);
+  Actuation actuation(m_);
+  if (moving.empty() || !actuation.Missing(m_).empty() || !tendons.Compute(m_, d_).empty()) return;
+  actuation.Compute(m_, d_, tendons);
+  for (int i : moving) {
+    const ActuatorSlope& s = actuation.slopes()[i];
+    if (s.stiffness == 0 && s.damping == 0) continue;
+    const auto sign = [&](const char* what, double slope, const char* unit) {
+      Add(Name(what, mjOBJ_ACTUATOR, i), slope > 0 ? "holds" : "pushes", "sign", std::abs(slope), unit, slope > 0);
+    };
+    const bool by_length = s.stiffness != 0 || s.stiffness_ctrl != 0 || s.stiffness_act != 0;
+    const bool by_velocity = s.damping != 0 || s.damping_ctrl != 0 || s.damping_act != 0;
+    if (by_length) sign("stiffness", s.stiffness, "N/m, Nm/rad");
+    if (by_velocity) sign("damping", s.damping, "Ns/m, Nms/rad");
+    if (const double room = MuscleTurnRoom(m_, d_, i); room < mjMAXVAL)
+      Add(Name("length", mjOBJ_ACTUATOR, i), "between pieces", "another piece", room, "of length", true);
+  }
+}
+
 // (A8) |velocity| in what bends a motor's bristle, where it is bent
 void Certifier::Bristles() {
   for (int i = 0; i < m_->nactuator && !IsActuationOff(m_); i++) {

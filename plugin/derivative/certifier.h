@@ -61,6 +61,7 @@ class Certifier {
   void Direction(const std::string& name, double velocity, const std::string& unit);
   void Dampers();
   void Reversals();
+  void MetricGains();
   void Cutoffs();
   void Neighbours();
   void Tendons();

@@ -283,9 +283,7 @@ void BodyEquality::AddWrenchColumns(const mjModel* m, const mjData* d, const Tre
       ForJacobianRow(m, d, b.row + i, [&](int dof, double J) { add(dof, 2, -d->efc_D[b.row + i] * J * unit); });
       const Metric::Scale* scale = metric ? metric->FindScale(b.row + i) : nullptr;
       for (std::size_t k = 0; scale && k < scale->turner.size(); k++) {
-        const int column = scale->turner[k];
-        const Vec6 change = -d->efc_force[b.row + i] * scale->slope[k] * unit;
-        column < nv ? add(column, 0, change) : add(column - nv, 1, change);
+        add(scale->turner[k], 0, -d->efc_force[b.row + i] * scale->slope[k] * unit);
       }
     }
   }

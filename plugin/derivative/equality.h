@@ -35,7 +35,7 @@ class BodyEquality {
   void AddColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, Columns* R);
 
   /// Derivative of the wrench (torque; force) about `origin` that the equalities exert on the bodies in [begin, end):
-  /// add(dof, kind, column), kind 0 by q, 1 by v, 2 by a.
+  /// add(dof, kind, column), kind 0 by q, 1 by v, 2 by a; of kind 0 also by those of (q, v, act, u) that Metric::Scale has.
   /// @param metric  of the discrete integrator, which forces follow, (I10); null: another.
   void AddWrenchColumns(const mjModel* model, const mjData* data, const TreeDerivative& tree, int begin, int end,
                         const Vec3& origin, const Metric* metric,

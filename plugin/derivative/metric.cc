@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/actuator_range.h"
 #include "core/finite.h"
 #include "derivative/chain.h"
 #include "derivative/equilibrium.h"
@@ -27,10 +28,8 @@ Vec3 FirstRow(const mjData* d, const mjContact& contact) {
   return Vec3Map(contact.frame) + (pyramid ? contact.friction[0] : 0) * Vec3Map(contact.frame + 3);
 }
 
-// gain or bias that is affine in length or velocity, with a slope that inputs change
-bool GainMovesMetric(const mjModel* m, int i) {
-  const mjtNum* gain = m->actuator_gainprm + mjNGAIN * i;
-  return m->actuator_gaintype[i] == mjGAIN_AFFINE && (gain[1] != 0 || gain[2] != 0);
+bool HasKnownMoment(const mjModel* m, int i, const Actuation& actuation) {
+  return actuation.moment(m->actuator_outadr[i]).moment || HasConstantMoment(m, i);
 }
 
 }  // namespace
@@ -53,9 +52,9 @@ Metric::Metric(const mjModel* model)
       fluid_(model),
       J_(model->nv),
       x_(model->nv),
-      slope_(2 * model->nv),
       added_(model->nv),
-      force_(model->nv) {
+      force_(model->nv),
+      slope_(2 * model->nv + model->na + model->nu) {
   for (int body = 1; body < model->nbody; body++) {
     if (IsStandaloneFreeBody(model, body)) free_bodies_.push_back(body);
   }
@@ -79,8 +78,8 @@ std::string Metric::Missing(const mjModel* m) {
   }
   for (int i = 0; i < m->nactuator; i++) {
     const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
-    if ((gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE) || (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE) ||
-        GainMovesMetric(m, i) || IsServo(m, i)) {
+    if ((gain != mjGAIN_FIXED && gain != mjGAIN_AFFINE && gain != mjGAIN_MUSCLE) ||
+        (bias != mjBIAS_NONE && bias != mjBIAS_AFFINE && bias != mjBIAS_MUSCLE) || IsServo(m, i)) {
       return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, i);
     }
   }
@@ -102,13 +101,13 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
   if (MayHaveHardest(d)) return "rows without softness";
   if (std::string resting = RestingTendon(m, d); !resting.empty()) return resting;
   any_fluid_ = d->efm_active && d->efm_fluid && HasFluid(m) && fluid_.Compute(m, d);
-  std::string missing = d->efm_active ? AddElements(m, d, tendons, actuation) : "";
+  std::string missing = AddElements(m, d, tendons, actuation);
   if (missing.empty()) AddSpins(m, d);
   return missing;
 }
 
-std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonMoments& tendons,
-                                const Actuation& actuation) {
+// of flexes and tendons
+void Metric::AddTensions(const mjModel* m, const mjData* d, const TendonMoments& tendons) {
   flexes_.Compute(m, d);
   flexes_.AppendCouplings(m, &couplings_);
   for (int k = 0; k < d->nefmT; k++) {
@@ -121,18 +120,40 @@ std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonM
     element.kappa = d->efm_tk[k];
     Add(std::move(element));
   }
-  for (int k = 0; k < d->nefmA; k++) {
-    const int a = d->efm_aid[k], out = m->actuator_outadr[a], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
+}
+
+Metric::Element Metric::AlongActuator(const mjModel* m, const mjData* d, int i, const Actuation& actuation, double s,
+                                      double kappa) {
+  const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
+  Element element;
+  element.moment = actuation.moment(out).moment;
+  element.scale = actuation.moment(out).scale;
+  element.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
+  element.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
+  element.s = s;
+  element.kappa = kappa;
+  if (HasMovingGain(m, i)) element.gain = GainOf(m, d, i, actuation.slopes()[i]);
+  return element;
+}
+
+std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonMoments& tendons,
+                                const Actuation& actuation) {
+  if (d->efm_active) AddTensions(m, d, tendons);
+  is_added_.assign(m->nactuator, 0);
+  for (int k = 0; k < d->nefmA && d->efm_active; k++) {
+    const int a = d->efm_aid[k];
     if (d->efm_as[k] == 0 && d->efm_ak[k] == 0) continue;
-    Element element;
-    element.moment = actuation.moment(out).moment;
-    element.scale = actuation.moment(out).scale;
-    if (!element.moment && !HasConstantMoment(m, a)) return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, a);
-    element.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
-    element.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
-    element.s = d->efm_as[k];
-    element.kappa = d->efm_ak[k];
-    Add(std::move(element));
+    if (!HasKnownMoment(m, a, actuation)) return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, a);
+    is_added_[a] = 1;
+    Add(AlongActuator(m, d, a, actuation, d->efm_as[k], d->efm_ak[k]));
+  }
+  // those that add nothing, but beside the point
+  for (int a = 0; a < m->nactuator && !IsActuationOff(m); a++) {
+    if (is_added_[a] || !HasMovingGain(m, a)) continue;
+    Element element = AlongActuator(m, d, a, actuation, 0, 0);
+    if (!element.gain.moves()) continue;
+    if (!HasKnownMoment(m, a, actuation)) return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, a);
+    element_.push_back(std::move(element));
   }
   return "";
 }
@@ -152,7 +173,7 @@ void Metric::AddSpins(const mjModel* m, const mjData* d) {
     ForJacobianRow(m, d, i, [&](int j, double J) { reached_[j] |= J != 0; });
   }
   for (const Element& e : element_) {
-    for (int j : e.dof) reached_[j] = 1;
+    for (int j : e.dof) reached_[j] |= e.acts();
   }
   for (const std::vector<int>& dofs : couplings_) {
     for (int j : dofs) reached_[j] = 1;
@@ -246,21 +267,80 @@ void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const 
   }
 }
 
+// (I9) B and K are what they are above zero: at zero the mean of both sides, of inputs on an edge that of the inside
+Metric::Gain Metric::GainOf(const mjModel* m, const mjData* d, int i, const ActuatorSlope& s) {
+  struct Room {
+    bool below = true, above = true;
+  };
+  constexpr mjtNum kUnit[] = {0, 1};  // of a muscle
+  const mjtNum* unit = m->actuator_dyntype[i] == mjDYN_MUSCLE ? kUnit : nullptr;
+  const auto room = [unit](double value, const mjtNum* limit) {
+    Room room;
+    for (const mjtNum* range : {limit, unit}) {
+      if (range) room = {room.below && value != range[0], room.above && value != range[1]};
+    }
+    return room;
+  };
+  const auto slope_of = [](double value, double slope, Room room) {
+    if (value != 0) return value > 0 ? slope : 0;
+    const double below = std::min(0.0, slope), above = std::max(0.0, slope);
+    return room.below && room.above ? 0.5 * slope : room.above ? above : room.below ? below : 0;
+  };
+  Room rooms[4];
+  rooms[2] = room(d->ctrl[s.ctrl_index], ControlRange(m, s.ctrl_index));
+  if (s.act_index >= 0)
+    rooms[3] = room(d->act[s.act_index], m->actuator_actlimited[i] ? m->actuator_actrange + 2 * i : nullptr);
+  const double damping[] = {s.damping_length, s.damping_velocity, s.damping_ctrl, s.damping_act};
+  const double stiffness[] = {s.stiffness_length, s.stiffness_velocity, s.stiffness_ctrl, s.stiffness_act};
+  Gain gain;
+  for (int k = 0; k < 4; k++) {
+    gain.damping[k] = PLANT("metric: moving damping", slope_of(s.damping, damping[k], rooms[k]));
+    gain.stiffness[k] = PLANT("metric: moving stiffness", slope_of(s.stiffness, stiffness[k], rooms[k]));
+  }
+  gain.ctrl = s.ctrl_index;
+  gain.act = s.act_index;
+  return gain;
+}
+
+template <typename F>
+void Metric::ForGain(const mjModel* m, const Element& e, double by_s, double by_kappa, F f) {
+  const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
+  const double h = m->opt.timestep;
+  const Eigen::Array4d slope = h * by_s * e.gain.damping + h * (h * by_s + by_kappa) * e.gain.stiffness;
+  const auto by_length = [&](int dof, double length, double rate, double J) {
+    f(dof, slope[0] * length + slope[1] * rate);
+    f(nv + dof, slope[1] * J);
+  };
+  for (int j = 0; e.moment && j < e.moment->size(); j++) {
+    const Moment& moment = *e.moment;
+    by_length(moment.dof[j], e.scale * moment.length[j], e.scale * moment.rate[j], e.scale * moment.J[j]);
+  }
+  for (std::size_t j = 0; !e.moment && j < e.dof.size(); j++) by_length(e.dof[j], e.J[j], 0, e.J[j]);
+  f(ndx + e.gain.ctrl, slope[2]);
+  if (e.gain.act >= 0) f(2 * nv + e.gain.act, slope[3]);
+}
+
 // (I9)
 void Metric::AddColumns(const mjModel* m, const mjData* d, const double* a, Columns* R) const {
   for (const Spin& spin : spins_) spin.body.AddColumns(m, d, a, R);
-  if (!d->efm_active) return;
   const int nv = static_cast<int>(m->nv);
-  if (!flexes_.empty()) flexes_.AddColumns(m, d, axes_, a, R);
+  if (d->efm_active && !flexes_.empty()) flexes_.AddColumns(m, d, axes_, a, R);
   if (any_fluid_) fluid_.AddColumns(m, d, Eigen::Map<const Eigen::VectorXd>(a, nv), R);
-  if (d->efm_ck) R->SubtractDiagonal(nv, d->efm_ck, nv, PLANT("metric: springs of joints", 1.0));
+  if (d->efm_active && d->efm_ck) R->SubtractDiagonal(nv, d->efm_ck, nv, PLANT("metric: springs of joints", 1.0));
   for (const Element& e : element_) {
     const int n = static_cast<int>(e.dof.size());
     const double kappa = PLANT("metric: springs along a moment", e.kappa);
     for (int i = 0; i < n && kappa != 0; i++) {
       for (int j = 0; j < n; j++) (*R)(e.dof[i], nv + e.dof[j]) -= kappa * e.J[i] * e.J[j];
     }
-    if (!e.moment) continue;
+    if (e.gain.moves()) {
+      double by_s = 0, by_kappa = 0;
+      for (int i = 0; i < n; i++) by_s += e.J[i] * a[e.dof[i]], by_kappa += e.J[i] * d->qvel[e.dof[i]];
+      ForGain(m, e, by_s, by_kappa, [&](int column, double change) {
+        for (int i = 0; i < n && change != 0; i++) (*R)(e.dof[i], column) -= e.J[i] * change;
+      });
+    }
+    if (!e.moment || !e.acts()) continue;
     const Moment& moment = *e.moment;
     Eigen::VectorXd rate(moment.size());
     double along = 0;
@@ -319,7 +399,9 @@ void Metric::AddContactTurning(const mjModel* m, const mjData* d, const mjContac
 // (I10) D goes as 1/ρ, ρ = Σ J²/M̂_kk / Σ J²/M_kk over the first row of a contact, or the row itself
 void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint) {
   scales_.clear();
-  if (!d->efm_active || !d->efm_sdiag || AreZero(d->efm_sdiag, m->nv)) return;
+  const bool added = d->efm_active && d->efm_sdiag && !AreZero(d->efm_sdiag, m->nv);
+  const bool moved = std::any_of(element_.begin(), element_.end(), [](const Element& e) { return e.gain.moves(); });
+  if (!added && !moved) return;
   const int nv = static_cast<int>(m->nv);
   for (int row = 0, count; row < d->nefc; row += count) {
     const int id = d->efc_id[row];
@@ -345,9 +427,9 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
       J_[k] = J;
       const double M = BareInertia(m, d, k);
       bare += J * J / M;
-      effective += J * J / (M + d->efm_sdiag[k]);
+      effective += J * J / (added ? M + d->efm_sdiag[k] : M);
     });
-    if (bare == effective || J_.lpNorm<Eigen::Infinity>() < kNothing) continue;
+    if ((bare == effective && !moved) || J_.lpNorm<Eigen::Infinity>() < kNothing) continue;
     FindDiagonalRates(m, d);
     if (any_fluid_) FindFluidRates(m, d);
     slope_.setZero();
@@ -355,13 +437,18 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     added_.setZero();
     for (int k = 0; k < nv; k++) {
       if (J_[k] == 0) continue;
-      const double M = BareInertia(m, d, k), all = M + d->efm_sdiag[k], J2 = J_[k] * J_[k];
+      const double M = BareInertia(m, d, k), all = added ? M + d->efm_sdiag[k] : M, J2 = J_[k] * J_[k];
       x_[k] = 2 * J_[k] * (1 / (all * effective) - 1 / (M * bare));
       added_[k] = -J2 / (all * all * effective);
       slope_.head(nv) += (added_[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
-      if (any_fluid_) slope_ -= PLANT("metric: moving fluid", added_[k] * fluid_rate_.row(k).transpose());
+      if (any_fluid_) slope_.head(2 * nv) -= PLANT("metric: moving fluid", added_[k] * fluid_rate_.row(k).transpose());
     }
     for (const Element& e : element_) {
+      if (e.gain.moves()) {
+        double by_s = 0;
+        for (std::size_t k = 0; k < e.dof.size(); k++) by_s += added_[e.dof[k]] * e.J[k] * e.J[k];
+        ForGain(m, e, by_s, 0, [&](int column, double change) { slope_[column] += change; });
+      }
       if (!e.moment) continue;
       for (int k = 0; k < e.moment->size(); k++) {
         const double by_J = added_[e.moment->dof[k]] * 2 * e.s * e.scale * e.scale * e.moment->J[k];
@@ -378,7 +465,7 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     for (int k = 0; k < nv; k++) {
       if (force_[k] != 0) scale.dof.push_back(k), scale.force.push_back(force_[k]);
     }
-    for (int k = 0; k < 2 * nv; k++) {
+    for (int k = 0; k < slope_.size(); k++) {
       if (slope_[k] != 0) scale.turner.push_back(k), scale.slope.push_back(slope_[k]);
     }
   }

@@ -53,12 +53,14 @@ class Metric {
   /// R −= ∂((M̂ − M) a − shift).
   void AddColumns(const mjModel* model, const mjData* data, const double* a, Columns* R) const;
 
-  /// How hard the rows with closed form get as q and, in a fluid, v move. @pre constraint.Linearize.
+  /// How hard the rows with closed form get as q and, in a fluid, v move, and what moves gains. @pre
+  /// constraint.Linearize.
   void LinearizeRows(const mjModel* model, const mjData* data, const ConstraintDerivative& constraint);
   /// R += ∂(Jᵀ f) as D moves with it.
   void AddRows(Columns* R) const;
 
-  /// dD = −D slope·(dq, dv) of a row, of a contact its first and all others: turner names what of (q, v) slope is by.
+  /// dD = −D slope·dx of a row, of a contact its first and all others: turner names what of x = (q, v, act, u) slope is
+  /// by.
   struct Scale {
     int row;
     std::vector<int> dof, turner;
@@ -68,13 +70,26 @@ class Metric {
   const Scale* FindScale(int row) const;
 
  private:
+  // how an actuator's B and K move: by length, velocity, control and activation
+  struct Gain {
+    Eigen::Array4d damping = Eigen::Array4d::Zero(), stiffness = Eigen::Array4d::Zero();
+    int ctrl = -1, act = -1;  // −1: none
+    bool moves() const { return (damping != 0).any() || (stiffness != 0).any(); }
+  };
+  static Gain GainOf(const mjModel* model, const mjData* data, int actuator, const ActuatorSlope& slope);
   // s J a + κ J v along J: of a tendon or an actuator
   struct Element {
     std::vector<int> dof;
     Eigen::VectorXd J;
     const Moment* moment = nullptr;  // J = scale moment->J; null: constant
     double scale = 1, s = 0, kappa = 0;
+    Gain gain;  // s and κ move with it
+    bool acts() const { return s != 0 || kappa != 0; }
   };
+  // f(column, change) of by_s ds + by_kappa dκ, by (q, v, act, u)
+  template <typename F>
+  static void ForGain(const mjModel* model, const Element& element, double by_s, double by_kappa, F f);
+
   // a free body that nothing reaches: S + h ∂c/∂v instead of S in H
   struct Spin {
     Spin(const mjModel* m, const mjData* d, int b) : body(m, d, b) {}
@@ -82,6 +97,9 @@ class Metric {
     Lu6 lu;
   };
   void Add(Element element);
+  void AddTensions(const mjModel* model, const mjData* data, const TendonMoments& tendons);
+  static Element AlongActuator(const mjModel* model, const mjData* data, int actuator, const Actuation& actuation,
+                               double s, double kappa);
   std::string AddElements(const mjModel* model, const mjData* data, const TendonMoments& tendons,
                           const Actuation& actuation);
   void AddSpins(const mjModel* model, const mjData* data);
@@ -100,14 +118,16 @@ class Metric {
   bool any_fluid_ = false;
   std::vector<Element> element_;
   std::vector<Spin> spins_;
-  std::vector<char> reached_;  // dofs that a row has, or a spring or damper
+  std::vector<char> reached_;   // dofs that a row has, or a spring or damper
+  std::vector<char> is_added_;  // actuators that have an element
   std::vector<std::vector<int>> couplings_;
   std::vector<Scale> scales_;
   RowMatrix mass_rate_;         // ∂M_kk/∂q_j, (k, j)
   Eigen::MatrixXd fluid_rate_;  // that of the fluid's (k, k) by q and v
   bool has_mass_rate_ = false, has_fluid_rate_ = false;
-  // of a row: its J; what turns with it, slopes of ln ρ by q and v, and by M̂_kk − M_kk; forces that D makes
-  Eigen::VectorXd J_, x_, slope_, added_, force_;
+  // of a row: its J; what turns with it, slope of ln ρ by M̂_kk − M_kk; forces that D makes; slope of ln ρ
+  Eigen::VectorXd J_, x_, added_, force_;
+  Eigen::VectorXd slope_;  // by q and v, activations and controls
 };
 
 }  // namespace costate

@@ -27,14 +27,15 @@ struct Muscle {
   }
 
   // active force-length: four half parabolas through 0 at lmin, 1 at 1, 0 at lmax
-  void Length(double* value, double* slope) const {
+  void Length(double* value, double* slope, double* turn) const {
     const double lmin = prm[4], lmax = prm[5], a = 0.5 * (lmin + 1), b = 0.5 * (1 + lmax);
-    *value = *slope = 0;
+    *value = *slope = *turn = 0;
     if (L < lmin || L > lmax) return;
     const auto bump = [&](double x, double width, double sign, bool inverted) {
       const double w = std::max(mjMINVAL, width);
       *value = inverted ? 1 - 0.5 * (x / w) * (x / w) : 0.5 * (x / w) * (x / w);
       *slope = PLANT("muscle: length", (inverted ? -1 : 1) * sign * x / (w * w));
+      *turn = PLANT("muscle: turn of length", (inverted ? -1 : 1) / (w * w));
     };
     if (L <= a) bump(L - lmin, a - lmin, 1, false);
     else if (L <= 1) bump(1 - L, 1 - a, -1, true);
@@ -59,12 +60,21 @@ struct Muscle {
     return unit_velocity * std::min({std::abs(V + 1), std::abs(V), std::abs(V - y)});
   }
 
+  // to the nearest end of a piece of its forces by length, in the actuator's length
+  double TurnRoom() const {
+    const double lmin = prm[4], lmax = prm[5];
+    const auto to = [&](double end) { return std::abs(L - end); };
+    return unit_length * std::min({to(lmin), to(0.5 * (lmin + 1)), to(1), to(0.5 * (1 + lmax)), to(lmax)});
+  }
+
   // passive force: half quadratic beyond the optimum, then linear
-  void Passive(double* value, double* slope) const {
+  void Passive(double* value, double* slope, double* turn) const {
     const double b = 0.5 * (1 + prm[5]), w = std::max(mjMINVAL, b - 1), scale = -peak * prm[7];
+    *turn = 0;
     if (L <= 1) *value = *slope = 0;
     else if (L <= b)
-      *value = scale * 0.5 * (L - 1) * (L - 1) / (w * w), *slope = PLANT("muscle: passive", scale * (L - 1) / (w * w));
+      *value = scale * 0.5 * (L - 1) * (L - 1) / (w * w), *slope = PLANT("muscle: passive", scale * (L - 1) / (w * w)),
+      *turn = PLANT("muscle: turn of the passive force", scale / (w * w * unit_length * unit_length));
     else *value = scale * (0.5 + (L - b) / w), *slope = PLANT("muscle: passive line", scale / w);
     *slope /= unit_length;
   }
@@ -139,19 +149,20 @@ struct MuscleChain {
 ForceGain MuscleGain(const mjModel* m, const mjData* d, int i) {
   const Muscle muscle(m, d, i, m->actuator_gainprm + mjNGAIN * i);
   const double length = muscle.unit_length, velocity = muscle.unit_velocity;
-  double FL, dFL, FV, dFV, ddFV;
-  muscle.Length(&FL, &dFL);
+  double FL, dFL, ddFL, FV, dFV, ddFV;
+  muscle.Length(&FL, &dFL, &ddFL);
   muscle.Velocity(&FV, &dFV, &ddFV);
   ForceGain gain{-muscle.peak * FL * FV};
   gain.by_length = PLANT("muscle: gain by length", -muscle.peak * dFL * FV / length);
   gain.by_velocity = PLANT("muscle: gain by velocity", -muscle.peak * FL * dFV / velocity);
   gain.bend_length = PLANT("muscle: bend by length", -muscle.peak * dFL * dFV / (length * velocity));
   gain.bend_velocity = PLANT("muscle: bend by velocity", -muscle.peak * FL * ddFV / (velocity * velocity));
+  gain.turn_length = PLANT("muscle: turn by length", -muscle.peak * ddFL * FV / (length * length));
   return gain;
 }
 
-void MusclePassive(const mjModel* m, const mjData* d, int i, double* force, double* by_length) {
-  Muscle(m, d, i, m->actuator_biasprm + mjNBIAS * i).Passive(force, by_length);
+void MusclePassive(const mjModel* m, const mjData* d, int i, double* force, double* by_length, double* turn_length) {
+  Muscle(m, d, i, m->actuator_biasprm + mjNBIAS * i).Passive(force, by_length, turn_length);
 }
 
 void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, double* by_act) {
@@ -164,9 +175,17 @@ void MuscleRate(double ctrl, double act, const mjtNum* prm, double* by_ctrl, dou
 double MuscleBendRoom(const mjModel* m, const mjData* d, int i) {
   if (m->actuator_gaintype[i] != mjGAIN_MUSCLE) return mjMAXVAL;
   const Muscle muscle(m, d, i, m->actuator_gainprm + mjNGAIN * i);
-  double FL, slope;
-  muscle.Length(&FL, &slope);
+  double FL, slope, turn;
+  muscle.Length(&FL, &slope, &turn);
   return FL == 0 && slope == 0 ? mjMAXVAL : muscle.BendRoom();
+}
+
+double MuscleTurnRoom(const mjModel* m, const mjData* d, int i) {
+  double room = mjMAXVAL;
+  const auto look = [&](const mjtNum* prm) { room = std::min(room, Muscle(m, d, i, prm).TurnRoom()); };
+  if (m->actuator_gaintype[i] == mjGAIN_MUSCLE) look(m->actuator_gainprm + mjNGAIN * i);
+  if (m->actuator_biastype[i] == mjBIAS_MUSCLE) look(m->actuator_biasprm + mjNBIAS * i);
+  return room;
 }
 
 MuscleStages StagesOfMuscle(const mjModel* m, int i, double ctrl, double act) {

@@ -6,14 +6,15 @@
 
 namespace costate {
 
-/// Of a force, with its slopes and those of by_velocity.
+/// Of a force, with its slopes, those of by_velocity and, turn_length, that of by_length by the length.
 struct ForceGain {
-  double value, by_length = 0, by_velocity = 0, bend_length = 0, bend_velocity = 0;
+  double value, by_length = 0, by_velocity = 0, bend_length = 0, bend_velocity = 0, turn_length = 0;
 };
 ForceGain MuscleGain(const mjModel* model, const mjData* data, int actuator);
 
-/// The force without activation, and its slope by length.
-void MusclePassive(const mjModel* model, const mjData* data, int actuator, double* force, double* by_length);
+/// The force without activation, its slope by length and the slope of that.
+void MusclePassive(const mjModel* model, const mjData* data, int actuator, double* force, double* by_length,
+                   double* turn_length);
 
 /// (A3) Slopes of act_dot. Where control and activation are equal, hard switching kinks: the slope of the side that the
 /// edge of [0, 1] leaves, inside the mean of both. @param prm  actuator_dynprm.
@@ -32,6 +33,9 @@ MuscleStages StagesOfMuscle(const mjModel* model, int actuator, double ctrl, dou
 /// How far the velocity of a muscle is from where the slope of its force by velocity bends; mjMAXVAL for what has no
 /// such force.
 double MuscleBendRoom(const mjModel* model, const mjData* data, int actuator);
+
+/// How far the length of a muscle is from where the slope of its force by length bends; mjMAXVAL as there.
+double MuscleTurnRoom(const mjModel* model, const mjData* data, int actuator);
 
 }  // namespace costate
 

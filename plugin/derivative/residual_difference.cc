@@ -59,6 +59,14 @@ std::vector<char> JumpsAtLimits(const mjModel* m, const mjData* d) {
 // may passive forces depend on activations and controls? Those of the engine do not
 bool ReadsInputs(const mjModel* m) { return mjcb_passive || HasPlugins(m, mjPLUGIN_PASSIVE); }
 
+// (I10) do controls and activations move how hard rows are?
+bool InputsMoveRows(const mjModel* m) {
+  for (int i = 0; i < m->nactuator && IsDiscrete(m); i++) {
+    if (HasMovingGain(m, i)) return true;
+  }
+  return false;
+}
+
 // do slopes of forces by velocity, which implicit integrators have in their matrix, feel contacts or what else is as
 // stiff
 bool HasStiffDamping(const mjModel* m) {
@@ -404,8 +412,8 @@ bool ResidualDifference::Compute(const mjModel* m, const mjData* d, const Vector
     terms_ = is_stiff ? stiff : soft;
     if (!terms_.Any()) continue;
     stiff_ = is_stiff;
-    const bool all_columns =
-        terms_.actuation || terms_.integrator || terms_.metric || (terms_.passive && ReadsInputs(m));
+    const bool all_columns = terms_.actuation || terms_.integrator || terms_.metric ||
+                             (terms_.passive && ReadsInputs(m)) || (terms_.constraint && InputsMoveRows(m));
     last_column_ = all_columns ? dims_.ndx + dims_.nu : 2 * nv;
     if (!Differences(m, evaluate, 2 * nv + 2 * na, &all, reason)) return euler_by_position_ = false;
     if (!is_stiff && soft.integrator && stiff.actuation) all.bottomRows(2 * na).setZero();  // come with the actuation

@@ -105,7 +105,7 @@ void SensorDerivative::AddPass(const mjContact& con, SensedContact* sensed) cons
 void SensorDerivative::AddScale(const mjContact& con, SensedContact* sensed) const {
   const Metric::Scale* scale = at_.metric->FindScale(con.efc_address);
   if (!scale) return;
-  sensed->change.setZero(con.dim, 2 * nv_);
+  sensed->change.setZero(con.dim, ndx_ + at_.m->nu);
   for (std::size_t k = 0; k < scale->turner.size(); k++)
     sensed->change.col(scale->turner[k]) = -scale->slope[k] * sensed->block.f.head(con.dim);
 }

@@ -192,7 +192,8 @@ TEST_F(LevelChoiceTest, TheDiscreteIntegratorIsDifferencedAtFixedAcceleration) {
         <sensor><accelerometer site="tip"/><force site="tip"/><actuatorfrc actuator="servo"/><framelinvel objtype="site" objname="top"/><touch site="tip"/></sensor>
         </mujoco>)");
     const mjModel* m = model.get();
-    for (int steps : {0, 1, 20}) {
+    for (const auto& [steps, level] : {std::pair{0, Level::kResidual}, std::pair{1, Level::kResidual},
+                                       std::pair{20, Level::kResidual}, std::pair{20, Level::kAnalytic}}) {
       SCOPED_TRACE(std::string(option) + " after " + std::to_string(steps));
       const DataPtr data = MakeData(m);
       SetState(m, data.get(), support::RandomState(m, 2, {.position = 0.005, .velocity = 0.3}));
@@ -200,8 +201,8 @@ TEST_F(LevelChoiceTest, TheDiscreteIntegratorIsDifferencedAtFixedAcceleration) {
       for (int i = 0; i < m->nu; i++) data->ctrl[i] = 0.3;
       data->qfrc_applied[12] = 0.4;
       for (int k = 0; k < steps; k++) mj_step(m, data.get());
-      const StepDerivative value = Linearize(m, data.get());
-      EXPECT_EQ(value.coverage.Worst(), Level::kResidual) << value.coverage.terms[0].reason;
+      const StepDerivative value = Linearize(m, data.get(), {.level = level});
+      EXPECT_EQ(value.coverage.Worst(), level) << value.coverage.terms[0].reason;
       const ReferenceDerivative reference = Reference(m, data.get());
       for (const BlockComparison& block : Compare(m, value, reference, {.tolerance = 1e-7}).blocks) {
         EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.row_name << " / " << block.worst.col_name << " "
@@ -210,7 +211,7 @@ TEST_F(LevelChoiceTest, TheDiscreteIntegratorIsDifferencedAtFixedAcceleration) {
       }
 
       // a pull-back to applied forces is a column of a step with that force moved
-      Linearizer linearizer(m, {.sensors = false});
+      Linearizer linearizer(m, {.level = level, .sensors = false});
       linearizer.SetContext(GetContext(m, data.get()));
       const VectorXd x = GetState(m, data.get()), u = Eigen::Map<const VectorXd>(data->ctrl, m->nu);
       const VectorXd lambda = support::Random(3).Vector(static_cast<int>(value.A.rows()));

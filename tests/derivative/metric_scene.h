@@ -44,6 +44,22 @@ inline std::string MetricScene(const std::string& cone, int condim) {
 </mujoco>)";
 }
 
+/// The same with muscles and gains that are affine, along joints, tendons and at a site, in place of its servos.
+inline std::string GainScene(const std::string& cone, int condim) {
+  std::string scene = MetricScene(cone, condim);
+  const std::size_t first = scene.find("<actuator>"), last = scene.find("</actuator>");
+  scene.replace(first, last - first, R"(<actuator><muscle tendon='pulled' lengthrange='.1 .7' force='60' tausmooth='.2'/>
+    <muscle joint='b' lengthrange='-2 2' force='15' fpmax='3' tausmooth='.2'/>
+    <general joint='b' gaintype='affine' gainprm='3 -9 -2' biastype='affine' biasprm='0 -8 -.9'/>
+    <general tendon='pulled' dyntype='filter' dynprm='.05' gaintype='affine' gainprm='9 -30 -4' biastype='muscle' biasprm='.75 1.05 40 200 .5 1.6 1.5 1.3 1.2' lengthrange='.1 .5'/>
+    <general tendon='fixed' dyntype='filter' dynprm='.05' actearly='true' gaintype='affine' gainprm='1 -9 -3' biastype='affine' biasprm='0 -3 -.4'/>
+    <general joint='c' gaintype='affine' gainprm='1 0 -.5' biastype='affine' biasprm='0 0 -.8'/>
+    <general joint='x' gaintype='affine' gainprm='1 -8 -.5'/><muscle joint='c' lengthrange='-2 2' force='15'/>
+    <general site='t' refsite='post' gear='1 .2 0 0 0 0' gaintype='affine' gainprm='9 -30 -4' biastype='affine' biasprm='0 -40 -5'/>
+    <general joint='a' gaintype='affine' gainprm='15 -40 -3' biastype='affine' biasprm='0 -60 -4' forcerange='-3 3'/>)");
+  return scene;
+}
+
 /// A scene of these in a wind, all its geoms ellipsoids for the fluid if asked for.
 inline std::string InFluid(std::string scene, bool ellipsoids) {
   const auto insert = [&](const std::string& behind, const std::string& text) {

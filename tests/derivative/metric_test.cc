@@ -42,6 +42,42 @@ TEST_F(MetricTest, ClosedFormsAreTheDifferencesOfTheResidual) {
   EXPECT_GT(contacts, 30);
 }
 
+// (I9) of muscles and of gains that are affine: what they add to the metric, and so to the rows' D, moves with length,
+// velocity, activation and control, and not at all where it would be below zero
+TEST_F(MetricTest, MusclesAndMovingGainsAreClosed) {
+  int rows = 0, contacts = 0;
+  for (const char* cone : {"pyramidal", "elliptic"}) {
+    for (const double timestep : {0.004, 0.03}) {
+      for (unsigned seed = 1; seed <= 6; seed++) {
+        SCOPED_TRACE(std::string(cone) + ", step " + std::to_string(timestep) + ", seed " + std::to_string(seed));
+        const ModelPtr model = LoadModelFromString(GainScene(cone, 3));
+        model->opt.timestep = timestep;
+        support::ExpectClosed(model.get(), seed, kApart, &rows, &contacts);
+      }
+    }
+  }
+  EXPECT_GT(rows, 24 * 10);
+  EXPECT_GT(contacts, 15);
+}
+
+// where inputs are zero what they add to the metric begins: of muscles' within [0, 1], of a motor's on both sides
+TEST_F(MetricTest, MovingGainsBeginAtZero) {
+  for (unsigned seed = 1; seed <= 4; seed++) {
+    SCOPED_TRACE(seed);
+    const ModelPtr model = LoadModelFromString(GainScene("elliptic", 3));
+    const mjModel* m = model.get();
+    const DataPtr data = MakeData(m);
+    SetState(m, data.get(), support::RandomState(m, seed, kApart));
+    mju_zero(data->act, static_cast<int>(m->na));
+    mj_forward(m, data.get());
+    EXPECT_GT(data->nefc, 5);
+    const StepDerivative closed = Linearize(m, data.get(), {.level = Level::kAnalytic, .sensors = false});
+    const StepDerivative differenced = Linearize(m, data.get(), {.level = Level::kResidual, .sensors = false});
+    EXPECT_LT(support::Apart(closed.A, differenced.A), 1e-9);
+    EXPECT_LT(support::Apart(closed.B, differenced.B), 1e-9);
+  }
+}
+
 // (F4) of drag alone, in M's pattern: boxes and ellipsoids on chains, on free bodies and on those whose block of M is
 // diagonal, in wind. It makes rows harder, too, and these follow velocities then.
 TEST_F(MetricTest, DragIsClosed) {

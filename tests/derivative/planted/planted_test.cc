@@ -110,6 +110,7 @@ std::vector<Scene> Scenes() {
     }
   }
 
+  for (unsigned seed : {1u, 2u, 3u}) add({"moving gains", GainScene("elliptic", 3), seed, 0, 0.12, 1, false});
   for (unsigned seed : {1u, 2u}) add({"loop", LoopScene(), seed, 0, 0.12, 1, false});
   add({"flight", FlightScene("pyramidal"), 1, 0, 0.02, 3});
   add({"in a fluid", InFluid(MetricScene("pyramidal", 3), true), 1, 0, 0.12, 1, false});
