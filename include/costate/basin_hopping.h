@@ -81,6 +81,11 @@ struct BasinHoppingOptions {
   /// would without limits, and touches nothing or costs no more than 1e-4 of its guess, no rounds follow with
   /// when_stuck; else one does, and others where that gains more than a hundredth.
   bool forces = true;
+  /// With after_solve, within no constraints and from no free start: where all that a motion costs is less than this
+  /// part of what staying at its first state would cost, and its last knot than 1e-4 of that, it is there. A guess that
+  /// is has no race, the solve ends where 8 iterations in a row take less than a hundredth off the cost, and neither
+  /// rounds nor other solves follow. 0: none is.
+  double enough = 0;
   /// Where anything may touch and after all rounds (1 or more) the best motion misses constraints, or kicked ones of
   /// less than half its cost do: up to 16 rounds more of four solves, of six times options.iterations together (at most
   /// 1200), that leave the cost aside for a motion near those that keeps the constraints, and then go from one such

@@ -37,8 +37,9 @@ std::string SizesText(const mjModel* model) {
 std::string DeepStart(const Task& task) {
   const mjModel* m = task.model.get();
   const VectorXd u = task.N > 0 ? VectorXd(task.U_guess.col(0)) : VectorXd::Zero(m->nu);
-  const std::string deep = DeepContact(m, task.context, task.x0, u);
-  return deep.empty() ? "" : fmt::format("at the start {}: they are thrown apart", deep);
+  const DeepContact deep = FindDeepContact(m, task.context, task.x0, u);
+  if (deep.text.empty()) return "";
+  return fmt::format("at the start {}: they {}", deep.text, deep.parts ? "are thrown apart" : "stay in each other");
 }
 
 namespace {

@@ -306,6 +306,8 @@ void PrintSummary(const Task& task, const SolveResult& result, const std::vector
   if (result.guess_scale < 1)
     fmt::print("  note          the guess diverged and was scaled by {:g}\n", result.guess_scale);
   PrintMissedGoals(task, result.trajectory);
+  if (const std::string down = ComeDown(task, result.trajectory); !down.empty())
+    fmt::print("  note          {}\n", down);
   PrintConstraints(task, result);
   for (std::size_t k = 0; k < stages.size(); k++) {
     const ContinuationStage& s = stages[k];
@@ -375,6 +377,9 @@ bool WarnOfSlowDerivatives(const Task& task) {
   const mjModel* m = task.model.get();
   std::string remedy = "--derivative-every 4 interpolates between knots";
   if (!why.empty()) remedy += ", --derivative step is faster and less exact";
+  if (const std::string exclude = why.empty() ? "" : TouchingLinks(task); !exclude.empty())
+    remedy +=
+        fmt::format(", so is a model without contacts of links that are meant to touch, {} in its <contact>", exclude);
   if (task.substeps > 1) remedy += fmt::format(", fewer steps a control (now {}) are fewer derivatives", task.substeps);
   if (m->opt.integrator == mjINT_DISCRETE && !why.empty())
     remedy += m->nflex > 0 ? ", so is a flex of fewer vertices" : ", integrator=\"implicitfast\" has a closed form";

@@ -62,6 +62,8 @@ constexpr struct {
 
 constexpr double kBehindLimits = 0.1;  // of the cost: what limits of force take, so that it is worth a solve, or rounds
 
+constexpr double kEnds = 0.01;  // relative decrease of the cost at which a solve ends whose motion is there
+
 constexpr double kNothingLeft = 1e-4;  // of what the guess costs: what no round needs to lead further, touch what may
 
 constexpr int kSteps = 6;  // of a line search on the way: a kick leads further than the smallest steps at a kink
@@ -339,7 +341,12 @@ void BasinHopping::Tell(const BasinHoppingRound& done) {
 // to its end, or to where it crawls
 void BasinHopping::SolveOnce(const Guess& guess) {
   plainly_ = !IsConstrained() && options_.type == SolverType::kIlqr;
-  Round({{guess}}, options_.iterations, options_.tolerance, 0);
+  const bool briefly = MayBeThere() && options_.tolerance < kEnds;
+  Round({{guess}}, options_.iterations, briefly ? kEnds : options_.tolerance, 0);
+  if (briefly && (out_.result.status == SolveStatus::kConverged || out_.result.status == SolveStatus::kStalled)) {
+    if (IsThere()) SayThere();
+    else if (Left() > 0 && !interrupted_) GoOn();
+  }
   plainly_ = false;
   if (!crawls_ || interrupted_) return;
   out_.result.status = SolveStatus::kStalled;
@@ -349,9 +356,66 @@ void BasinHopping::SolveOnce(const Guess& guess) {
       iterations_.size(), Left(), kCrawls, out_.result.cost);
 }
 
+// from where the solve is, to its end
+void BasinHopping::GoOn() {
+  SolveResult led = out_.result;
+  Round({{{{}, led.state.U, &led.state}}}, options_.iterations, options_.tolerance, 0);
+  KeepBetter(std::move(led));
+}
+
+// what led until another solve went on from its last iterate: the better of both
+void BasinHopping::KeepBetter(SolveResult led) {
+  const SolveResult& then = out_.result;
+  const double initial_cost = led.initial_cost, guess_scale = led.guess_scale;
+  if (MeritOf(led.violation, led.cost) < MeritOf(then.violation, then.cost)) {
+    const bool kept = led.violation <= constrained_.tolerance;
+    const bool ended = then.status == SolveStatus::kConverged || (kept && then.status == SolveStatus::kInfeasible);
+    led.status = ended ? SolveStatus::kStalled : then.status;
+    led.message = then.message + "; the motion before it is the better one";
+    led.state = then.state;
+    out_.result = std::move(led);
+  }
+  out_.result.initial_cost = initial_cost;
+  out_.result.guess_scale = guess_scale;
+}
+
+bool BasinHopping::MayBeThere() const {
+  return hopping_.enough > 0 && hopping_.after_solve && !IsConstrained() && !HasFreeStart(problem_);
+}
+
+// does a motion's end cost next to nothing, and all of it little, of what staying at the start would?
+bool BasinHopping::IsThere(const Trajectory& motion) const {
+  const int N = motion.N();
+  if (!MayBeThere() || N == 0) return false;
+  const double dt = problem_.knot_time();
+  const KnotView first = ViewKnot(motion, 0, dt), last = ViewKnot(motion, N, dt);
+  double stays = 0;
+  for (int t = 0; t <= N; ++t) {
+    stays += problem_.cost->Value({.t = t,
+                                   .N = N,
+                                   .time = ViewKnot(motion, t, dt).time,
+                                   .dt = dt,
+                                   .x = first.x,
+                                   .u = t < N ? first.u : last.u,
+                                   .s = first.s,
+                                   .start = first.start});
+  }
+  return problem_.cost->Value(last) <= kNothingLeft * stays &&
+         TotalCost(*problem_.cost, motion, dt) <= hopping_.enough * stays;
+}
+
+void BasinHopping::SayThere() {
+  out_.result.status = SolveStatus::kConverged;
+  out_.result.message = fmt::format(
+      "it is there, and what it costs is less than {:g} % of what staying would; the last iterations took "
+      "less than {:g} % off that",
+      100 * hopping_.enough, 100 * kEnds);
+}
+
 // one solve; where it races, the one that leads after the first iterations
 void BasinHopping::SolvePlainly(const Guess& guess) {
-  if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_)) return SolveOnce(guess);
+  if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_) || GuessIsThere(guess))
+    return SolveOnce(guess);
   halfway_ = (hopping_.race + 1) / 2;
   Round(std::vector<Beginning>(kRaced, {guess}), hopping_.race, options_.tolerance, 0);
   halfway_ = 0;
@@ -361,17 +425,7 @@ void BasinHopping::SolvePlainly(const Guess& guess) {
   SolveResult led = out_.result;
   const int raced = static_cast<int>(iterations_.size());
   SolveOnce({{}, led.state.U, &led.state});
-  const SolveResult& then = out_.result;
-  if (MeritOf(led.violation, led.cost) < MeritOf(then.violation, then.cost)) {  // it went on from a last iterate
-    const bool kept = led.violation <= constrained_.tolerance;
-    const bool ended = then.status == SolveStatus::kConverged || (kept && then.status == SolveStatus::kInfeasible);
-    led.status = ended ? SolveStatus::kStalled : then.status;
-    led.message = then.message + "; the motion before it is the better one";
-    led.state = then.state;
-    out_.result = led;
-  }
-  out_.result.initial_cost = led.initial_cost;
-  out_.result.guess_scale = led.guess_scale;
+  KeepBetter(std::move(led));
   out_.result.message += fmt::format("; before them {} iterations of {} solves side by side", raced, kRaced);
   first_.iterations = static_cast<int>(iterations_.size());
 }
@@ -449,9 +503,12 @@ BasinHoppingResult BasinHopping::Run(const Guess& guess) {
         !MakeServos(problem_).empty())
       held_ = guess.U;
     SolvePlainly(guess);
-    SolveUnlimited();
-    SolveMirrored();
-    if (IsEnough() && !IsHindered()) {
+    const bool there = IsThere();
+    if (!there) {
+      SolveUnlimited();
+      SolveMirrored();
+    }
+    if (there || (IsEnough() && !IsHindered())) {
       if (settled_) Tell(first_);
       out_.result.iterations = std::move(iterations_);
       return std::move(out_);
@@ -471,7 +528,7 @@ BasinHoppingResult BasinHopping::GoOnFrom(SolveResult led, const Guess& guess) {
   guess_ = guess;
   iterations_ = std::move(led.iterations);
   out_.result = std::move(led);
-  if (IsEnough() && !IsHindered()) {
+  if (IsThere() || (IsEnough() && !IsHindered())) {
     out_.result.iterations = std::move(iterations_);
     return std::move(out_);
   }
@@ -511,9 +568,10 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
       }
       Round(beginnings, std::min(hopping_.iterations, Left() - kept), tolerance, round);
     }
+    if (IsThere()) rounds_ = round;
     if (round == 1 && at_limits_ && gained_ <= kMuch * std::abs(out_.result.cost)) rounds_ = 1;
     if (round == hopping_.rounds) enough_ = kMoreIterations * static_cast<int>(iterations_.size());
-    if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && IsWorthAnother()) {
+    if (round == rounds_ && rounds_ < kMoreRounds * hopping_.rounds && !IsThere() && IsWorthAnother()) {
       ++rounds_;
       if (LeadsOn()) further_ += hopping_.iterations;
     }
@@ -565,6 +623,7 @@ void CheckHopping(const IlqrOptions& options, const BasinHoppingOptions& hopping
   need(hopping.iterations >= 1, "iterations", hopping.iterations, "1 or more");
   need(hopping.size > 0 && std::isfinite(hopping.size), "size", hopping.size, "positive and finite");
   need(hopping.race >= 0, "race", hopping.race, "0 or more");
+  need(hopping.enough >= 0 && hopping.enough < 1, "enough", hopping.enough, "0 or more, and less than 1");
   need(hopping.tolerance >= 0 && std::isfinite(hopping.tolerance), "tolerance", hopping.tolerance,
        "0 or more, and finite");
 }

@@ -36,6 +36,29 @@ void ForEachKnot(const Task& task, const mjModel* m, const Trajectory& motion, F
   }
 }
 
+// beyond a quarter of the smaller geom, as far as its bounding sphere tells: beside a large floor all bodies are small
+bool IsDeepFor(const mjModel* m, const mjContact& contact) {
+  constexpr double kOfRadius = 0.5;
+  return std::any_of(contact.geom, contact.geom + 2, [&](int geom) {
+    return geom >= 0 && m->geom_rbound[geom] > 0 && -contact.dist > kOfRadius * m->geom_rbound[geom];
+  });
+}
+
+// two bodies of one kinematic tree
+bool AreLinksOfOne(const mjModel* m, const mjContact& contact) {
+  if (contact.geom[0] < 0 || contact.geom[1] < 0) return false;
+  const int tree = m->body_treeid[m->geom_bodyid[contact.geom[0]]];
+  return tree >= 0 && tree == m->body_treeid[m->geom_bodyid[contact.geom[1]]];
+}
+
+// "'foot'"; of what stands in the world only the geom's own name says which
+std::string TouchingName(const mjModel* m, int geom) {
+  if (geom < 0) return "a flex";
+  const int body = m->geom_bodyid[geom];
+  const std::string own = GivenName(m, mjOBJ_GEOM, geom);
+  return fmt::format("'{}'", body == 0 && !own.empty() ? own : ElementName(m, mjOBJ_BODY, body));
+}
+
 }  // namespace
 
 double OvershootAtStart(const Task& task, int* dof) {
@@ -125,41 +148,111 @@ bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_pe
   return end <= kMissed * stay || !HasHardlyGained(result);
 }
 
-std::string DeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u) {
+DeepContact FindDeepContact(const mjModel* m, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u) {
   constexpr double kLetGo = 0.1;  // [s]
-  constexpr double kKept = 0.5;   // of how deep it was: links that always overlap stay so, motors hold others, too
+  constexpr double kKept = 0.5;   // of how deep it was
   const DataPtr data = MakeData(m);
   if (context.size() > 0) SetContext(m, data.get(), context);
   VectorXd none;
-  if (Forward(m, data.get(), x, u, none) != StepStatus::kOk) return "";
-  std::vector<mjContact> deep;
+  if (Forward(m, data.get(), x, u, none) != StepStatus::kOk) return {};
+  std::vector<mjContact> deep, kept;
   std::copy_if(data->contact, data->contact + data->ncon, std::back_inserter(deep),
-               [&](const mjContact& contact) { return IsDeep(m, -contact.dist); });
-  if (deep.empty()) return "";
+               [&](const mjContact& contact) { return IsDeep(m, -contact.dist) || IsDeepFor(m, contact); });
+  if (deep.empty()) return {};
   const int steps = std::max(1, static_cast<int>(std::lround(kLetGo / m->opt.timestep)));
   VectorXd later(x.size());
   if (Step(m, data.get(), x, u, steps, later, none) == StepStatus::kOk &&
       Forward(m, data.get(), later, u, none) == StepStatus::kOk) {
-    std::erase_if(deep, [&](const mjContact& before) {
+    const auto stays = [&](const mjContact& before) {
       return std::any_of(data->contact, data->contact + data->ncon, [&](const mjContact& now) {
         return std::equal(now.geom, now.geom + 2, before.geom) && std::equal(now.flex, now.flex + 2, before.flex) &&
                now.dist < kKept * before.dist;
       });
-    });
+    };
+    std::copy_if(deep.begin(), deep.end(), std::back_inserter(kept), stays);
+    std::erase_if(deep, stays);
+    std::erase_if(kept, [&](const mjContact& contact) { return AreLinksOfOne(m, contact); });
   }
-  const auto deepest = std::min_element(deep.begin(), deep.end(),
-                                        [](const mjContact& a, const mjContact& b) { return a.dist < b.dist; });
-  if (deepest == deep.end()) return "";
+  const bool parts = !deep.empty();
+  const std::vector<mjContact>& all = parts ? deep : kept;
+  const auto deepest =
+      std::min_element(all.begin(), all.end(), [](const mjContact& a, const mjContact& b) { return a.dist < b.dist; });
+  if (deepest == all.end()) return {};
   int one = deepest->geom[1], other = deepest->geom[0];
   if (one >= 0 && m->geom_bodyid[one] == 0) std::swap(one, other);  // what stands is penetrated
-  const auto name = [&](int geom) -> std::string {
-    if (geom < 0) return "a flex";
-    const int body = m->geom_bodyid[geom];
-    const std::string own = GivenName(m, mjOBJ_GEOM, geom);  // of what stands in the world only that says which
-    return fmt::format("'{}'", body == 0 && !own.empty() ? own : ElementName(m, mjOBJ_BODY, body));
-  };
-  return fmt::format("{} penetrates {} by {:.3g} m, the mean body size is {:.3g} m", name(one), name(other),
-                     -deepest->dist, m->stat.meansize);
+  const std::string size =
+      IsDeep(m, -deepest->dist) ? fmt::format(", the mean body size is {:.3g} m", m->stat.meansize) : "";
+  return {
+      fmt::format("{} penetrates {} by {:.3g} m{}", TouchingName(m, one), TouchingName(m, other), -deepest->dist, size),
+      parts};
+}
+
+std::string ComeDown(const Task& task, const Trajectory& motion) {
+  constexpr double kLower = 0.05;  // of the model's extent
+  const mjModel* m = task.model.get();
+  const Eigen::Map<const Eigen::Vector3d> gravity(m->opt.gravity);
+  if (motion.N() == 0 || gravity.norm() == 0) return "";
+  struct Ends {
+    std::vector<double> height;          // of each tree's centre of mass
+    std::vector<std::vector<int>> geom;  // of each tree that touches what stands …
+    std::vector<int> on;                 // … and what
+  } ends[2];
+  const DataPtr data = MakeData(m);
+  VectorXd none;
+  for (const int k : {0, 1}) {
+    const int t = k == 0 ? 0 : motion.N();
+    SetContext(m, data.get(), task.context);
+    SetMovingContext(m, data.get(), motion.context.col(std::min<Eigen::Index>(t, motion.context.cols() - 1)));
+    if (Forward(m, data.get(), motion.X.col(t), motion.U.col(std::min(t, motion.N() - 1)), none) != StepStatus::kOk)
+      return "";
+    ends[k].geom.resize(m->ntree);
+    ends[k].on.assign(m->ntree, -1);
+    for (int tree = 0; tree < m->ntree; ++tree) {
+      const int root = m->dof_bodyid[m->tree_dofadr[tree]];
+      ends[k].height.push_back(
+          -gravity.normalized().dot(Eigen::Map<const Eigen::Vector3d>(data->subtree_com + 3 * root)));
+    }
+    for (int i = 0; i < data->ncon; ++i) {
+      for (const int side : {0, 1}) {
+        const int geom = data->contact[i].geom[side], other = data->contact[i].geom[1 - side];
+        if (geom < 0 || other < 0 || data->contact[i].efc_address < 0) continue;
+        const int tree = m->body_treeid[m->geom_bodyid[geom]];
+        if (tree < 0 || m->body_treeid[m->geom_bodyid[other]] >= 0) continue;
+        ends[k].geom[tree].push_back(m->geom_bodyid[geom]);
+        ends[k].on[tree] = other;
+      }
+    }
+  }
+  for (int tree = 0; tree < m->ntree; ++tree) {
+    const std::vector<int>&before = ends[0].geom[tree], &now = ends[1].geom[tree];
+    const bool free = m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE;
+    const double lower = ends[0].height[tree] - ends[1].height[tree];
+    if (!free || before.empty() || lower < kLower * m->stat.extent) continue;
+    const auto other =
+        std::find_if(now.begin(), now.end(), [&](int body) { return std::ranges::find(before, body) == before.end(); });
+    if (other == now.end()) continue;
+    const std::string root = ElementName(m, mjOBJ_BODY, m->dof_bodyid[m->tree_dofadr[tree]]);
+    return fmt::format(
+        "at the end '{}' touches {}, at the start it does not, and the robot is {:.2g} m lower: if it shall stand, "
+        "goals such as body:{}:zaxis=0,0,1 say so",
+        ElementName(m, mjOBJ_BODY, *other), TouchingName(m, ends[1].on[tree]), lower, root);
+  }
+  return "";
+}
+
+std::string TouchingLinks(const Task& task) {
+  const mjModel* m = task.model.get();
+  const DataPtr data = MakeData(m);
+  SetContext(m, data.get(), task.context);
+  VectorXd none;
+  const VectorXd u = task.N > 0 ? VectorXd(task.U_guess.col(0)) : VectorXd::Zero(m->nu);
+  if (Forward(m, data.get(), task.x0, u, none) != StepStatus::kOk) return "";
+  const mjContact *first = data->contact, *last = first + data->ncon;
+  const mjContact* links =
+      std::find_if(first, last, [&](const mjContact& contact) { return AreLinksOfOne(m, contact); });
+  if (links == last) return "";
+  const auto name = [&](int side) { return ElementName(m, mjOBJ_BODY, m->geom_bodyid[links->geom[side]]); };
+  return fmt::format("<exclude body1=\"{}\" body2=\"{}\"/>", name(0), name(1));
 }
 
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* m, const Trajectory& motion) {

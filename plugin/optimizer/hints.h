@@ -37,8 +37,20 @@ double LateGain(const Task& task, const SolveResult& result);
 bool IsThere(const Task& task, const SolveResult& result, ConstVectorRef cost_per_knot);
 
 /// "'foot' penetrates 'world' by 0.057 m, the mean body size is …", of the deepest contact at a state, where that is
-/// none any more and comes apart within 0.1 s; else "". @param context  empty: the model's.
-std::string DeepContact(const mjModel* model, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u);
+/// none any more, and whether it comes apart within 0.1 s; else "". Links of one robot that stay in each other are left
+/// out: they always overlap. @param context  empty: the model's.
+struct DeepContact {
+  std::string text;
+  bool parts = false;
+};
+DeepContact FindDeepContact(const mjModel* model, ConstVectorRef context, ConstVectorRef x, ConstVectorRef u);
+
+/// "at the end 'head' touches 'floor', …" of a robot that falls freely, stood at the start on other parts alone and is
+/// lower now; else "".
+std::string ComeDown(const Task& task, const Trajectory& motion);
+
+/// <exclude …/> of two links of one robot that touch at the start; else "".
+std::string TouchingLinks(const Task& task);
 
 /// At how many knots the force of each actuator stands at a limit that the model has for it.
 std::vector<int> KnotsAtLimit(const Task& task, const mjModel* model, const Trajectory& motion);

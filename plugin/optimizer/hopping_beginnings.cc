@@ -281,6 +281,12 @@ bool BasinHopping::GuessTouchesNothing() const {
   return simulator.Rollout(problem_.x0, guess_.U, &first).ok() && TouchesNothing(problem_, first);
 }
 
+bool BasinHopping::GuessIsThere(const Guess& guess) const {
+  Trajectory first;
+  Simulator simulator(problem_.model, problem_.context, problem_.substeps);
+  return MayBeThere() && simulator.Rollout(problem_.x0, guess.U, &first).ok() && IsThere(first);
+}
+
 // What the cost is about is out of touch: a hand is led there.
 std::vector<Beginning> BasinHopping::Touching() const {
   std::vector<Beginning> touching;

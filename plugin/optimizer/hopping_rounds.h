@@ -58,6 +58,13 @@ class BasinHopping {
  private:
   void SolvePlainly(const Guess& guess);
   void SolveOnce(const Guess& guess);
+  void GoOn();
+  void KeepBetter(SolveResult led);
+  bool MayBeThere() const;
+  bool IsThere(const Trajectory& motion) const;
+  bool IsThere() const { return IsThere(out_.result.trajectory); }
+  bool GuessIsThere(const Guess& guess) const;
+  void SayThere();
   void SolveMirrored();
   void SolveUnlimited();
   bool Crept() const;

@@ -148,7 +148,7 @@ IlqrSolver::Impl::Impl(const Problem& problem, const IlqrOptions& options)
 
 void IlqrSolver::Impl::Begin() {
   deadline_ = DeadlineAfter(options_.seconds);
-  search_.SetDeadline(deadline_);
+  search_.SetEnd(deadline_, options_.stop);
   fastest_ = 0;
   lap_ = Clock::now();
   result_.iterations.clear();
@@ -235,7 +235,7 @@ void IlqrSolver::Impl::Iterate(const IterationCallback& callback) {
     if (ended_) return;
     if (!settled) {
       Search(&record);
-      Judge(record);
+      if (!IsStopped()) Judge(record);
     }
     problem_.cost->Observe(result_.trajectory, simulator_.knot_time(), &record);
     result_.iterations.push_back(record);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <costate/solver.h>
@@ -37,8 +39,14 @@ class LineSearch {
   void Reserve(const Trajectory& motion) { candidates_.assign(candidates_.size(), motion); }
 
   /// After it no further rollout is begun, but for a search's first.
-  void SetDeadline(Clock::time_point deadline) { deadline_ = deadline; }
-  bool IsLate() const { return deadline_ != Clock::time_point::max() && Clock::now() >= deadline_; }
+  /// @param stop  asked before further rollouts; may be empty.
+  void SetEnd(Clock::time_point deadline, std::function<bool()> stop) {
+    deadline_ = deadline;
+    stop_ = std::move(stop);
+  }
+  bool IsLate() const {
+    return (deadline_ != Clock::time_point::max() && Clock::now() >= deadline_) || (stop_ && stop_());
+  }
 
   /// @param cost   of the reference.  @param steps  alpha = 1 … 2^-(steps - 1).
   /// @param taken  receives the accepted rollout; otherwise untouched.
@@ -71,6 +79,7 @@ class LineSearch {
   Simulator* simulator_;
   double ratio_;
   Clock::time_point deadline_ = Clock::time_point::max();
+  std::function<bool()> stop_;
   std::vector<Trajectory> candidates_;  // one a thread
   std::vector<double> costs_;
   bool whole_ = true;  // was the last step that was found a whole one?

@@ -5,6 +5,8 @@
 
 #include <costate/ilqr.h>
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "optimizer/line_search.h"
@@ -35,7 +37,9 @@ class StepSearch {
  public:
   StepSearch(const Problem& problem, Simulator* simulator, const IlqrOptions& options);
 
-  void SetDeadline(LineSearch::Clock::time_point deadline) { line_search_.SetDeadline(deadline); }
+  void SetEnd(LineSearch::Clock::time_point deadline, std::function<bool()> stop) {
+    line_search_.SetEnd(deadline, std::move(stop));
+  }
 
   /// Memory for motions and policies of these sizes, where there is none yet.
   void Reserve(const Trajectory& motion, const Policy& policy);

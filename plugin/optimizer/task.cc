@@ -246,7 +246,7 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   if (!element) return Task().hopping;
   BasinHoppingOptions options;
   element->Allow({"rounds", "width", "iterations", "size", "seed", "from", "race", "touch", "detour", "shooting",
-                  "mirror", "lean", "smooth", "forces", "back"});
+                  "mirror", "lean", "smooth", "forces", "back", "enough"});
   options.rounds = element->WholeNumber("rounds", 0).value_or(kHoppingRounds);
   options.width = element->WholeNumber("width", 1).value_or(options.width);
   options.iterations = element->WholeNumber("iterations", 1).value_or(options.iterations);
@@ -264,6 +264,9 @@ BasinHoppingOptions ReadHopping(const XmlElement* element) {
   options.smooth = element->Flag("smooth", true);
   options.forces = element->Flag("forces", true);
   options.back = element->Flag("back", true);
+  options.enough = element->Number("enough").value_or(options.enough);
+  if (!(options.enough >= 0 && options.enough < 1))
+    element->Fail(fmt::format("enough is {:g}, expected 0 or more and less than 1", options.enough));
   if (element->Has("race") && !options.after_solve)
     element->Fail("race is not of from=\"guess\": rounds from the guess begin with solves side by side anyway");
   return options;

@@ -88,7 +88,7 @@ class MotionFile {
       const int type = m_->jnt_type[j];
       const int first = velocity ? static_cast<int>(m_->nq) + m_->jnt_dofadr[j] : m_->jnt_qposadr[j];
       const int size = velocity ? JointDofs(type) : JointPositions(type);
-      const std::string word = Word(j, velocity);
+      const std::string word = JointWord(m_, j, velocity);
       if (word.empty() || !AllThere(first, size)) {
         recorded.all = false;
         NotePart(state_.begin() + first, size, StateNames(m_).begin() + first);
@@ -225,19 +225,6 @@ class MotionFile {
     for (std::size_t i = 0; i < state; ++i) columns[i] = state_[i];
     const std::string text = table_.MisspelledText(names, columns);
     if (!text.empty()) throw Error(ErrorCode::kParse, text);
-  }
-
-  // how a task file names a joint: "joint 0" of several entries without a name, an index where its name is none there;
-  // "" where neither does
-  std::string Word(int joint, bool velocity) const {
-    double number;
-    const std::string text = GivenName(m_, mjOBJ_JOINT, joint);
-    const bool usable =
-        !text.empty() && text.find_first_of(" \t") == std::string::npos && text != "all" && !ParseNumber(text, &number);
-    const bool scalar = IsScalarJoint(m_->jnt_type[joint]);
-    if (!scalar && text.empty()) return ElementName(m_, mjOBJ_JOINT, joint);
-    if (usable || (!scalar && m_->njnt > 1)) return usable ? text : "";
-    return scalar ? fmt::format("{}", velocity ? m_->jnt_dofadr[joint] : m_->jnt_qposadr[joint]) : "all";
   }
 
   // entries of the state

@@ -34,6 +34,7 @@ int GoalSize(const mjModel* model, const PartGoal& goal) {
 
 constexpr double kDegree = mjPI / 180;  // [rad]
 constexpr char kDegrees[] = "deg";      // behind a hinge's angle
+constexpr double kLarge = 2;            // a number that may have been meant in them
 
 constexpr double kDigits = 1e-5;  // of a range: its own end, as people write it
 
@@ -46,11 +47,12 @@ void CheckInReach(const mjModel* model, const PartGoal& goal, const std::string&
     const double value = goal.values[0];
     const bool hinge = model->jnt_type[goal.id] == mjJNT_HINGE;
     if (!within(value))
-      FailGoal(text, fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}{}", value, range[0], range[1],
-                                 hinge ? "rad" : "m",
-                                 hinge && within(value * kDegree) && !text.ends_with(kDegrees)
-                                     ? fmt::format("; if these are degrees, say {:g}deg", value)
-                                     : ""));
+      FailGoal(text,
+               fmt::format("{:g} is beyond the joint's range, {:g} to {:g} {}{}", value, range[0], range[1],
+                           hinge ? "rad" : "m",
+                           hinge && within(value * kDegree) && std::abs(value) >= kLarge && !text.ends_with(kDegrees)
+                               ? fmt::format("; if these are degrees, say {:g}deg", value)
+                               : ""));
   }
   if (goal.size >= 4 && std::all_of(goal.values.end() - 4, goal.values.end(), [](double v) { return v == 0; }))
     FailGoal(text, "a quaternion of zeros is no rotation");
@@ -83,6 +85,9 @@ PartGoal ReadPartGoal(const mjModel* model, const std::string& text) {
 
   // a quantity behind the name, which may have colons itself
   goal.id = NamedId(model, goal.type, goal.name);
+  for (int i = 0; i < model->njnt && goal.id < 0 && goal.type == mjOBJ_JOINT; ++i) {  // "joint 0", as it is called
+    if (GivenName(model, mjOBJ_JOINT, i).empty() && ElementName(model, mjOBJ_JOINT, i) == goal.name) goal.id = i;
+  }
   const std::size_t last = goal.name.rfind(':');
   if (goal.id < 0 && last != std::string::npos && goal.type != mjOBJ_JOINT) {
     goal.quantity = goal.name.substr(last + 1);

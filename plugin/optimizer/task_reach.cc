@@ -47,7 +47,8 @@ constexpr int kTrialIterations = 30;
 constexpr double kLevels[] = {0, 0.25, 0.5, 0.75, 1};  // constant controls that are tried, in parts of their range …
 constexpr int kFewControls = 4;                        // … where there are no more of them than this
 constexpr double kEffort = 0.02;
-constexpr double kThere = 0.6;  // part of the motion after which a guess is at a posture that reaches the goals
+constexpr double kEnough = 0.01;  // of what staying costs: a motion that is there is not polished any further
+constexpr double kThere = 0.6;    // part of the motion after which a guess is at a posture that reaches the goals
 constexpr double kLater[] = {0.6, 0.8, 0.95, 1};  // … or, where that costs less: what falls over is there for a moment
 constexpr double kLegs[] = {0.6, 0.9};            // … of legs alone
 constexpr int kPlanned = 3;                       // postures beside the nearest to which ways round are looked for
@@ -101,7 +102,8 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, double running, pug
   pugi::xml_node cost = task.append_child("cost");
   const bool joint = goal.type == mjOBJ_JOINT;
   SetAttribute(cost, "name", goal.CostName());
-  SetAttribute(cost, joint ? "qpos" : mju_type2Str(goal.type), goal.name);
+  const std::string word = joint ? JointWord(model, goal.id, false) : "";
+  SetAttribute(cost, joint ? "qpos" : mju_type2Str(goal.type), word.empty() ? goal.name : word);
   if (!joint) SetAttribute(cost, "quantity", goal.quantity);
   if (static_cast<int>(goal.index.size()) < goal.size)
     SetAttribute(
@@ -294,8 +296,8 @@ void WarnOfNoWay(std::size_t postures, double time, std::vector<std::string>* wa
 // no motion is at rest at a keyframe that is inside of something
 void WarnOfDeepKey(const mjModel* model, const Start& start, const std::string& key, const KeyKnot& goal,
                    std::vector<std::string>* warnings) {
-  if (const std::string deep = DeepContact(model, start.context, goal.x, goal.u); !deep.empty())
-    warnings->push_back(fmt::format("at keyframe '{}', the goal, {}: no motion stays there", key, deep));
+  if (const DeepContact deep = FindDeepContact(model, start.context, goal.x, goal.u); deep.parts)
+    warnings->push_back(fmt::format("at keyframe '{}', the goal, {}: no motion stays there", key, deep.text));
 }
 
 // a guess that no other is
@@ -513,6 +515,14 @@ struct Led {
   std::vector<PartGoal> parts;
 };
 
+// as without this element, but that a motion that is there is enough
+void AddHopping(const BasinHoppingOptions& usual, pugi::xml_node root) {
+  pugi::xml_node hopping = root.append_child("hopping");
+  SetAttribute(hopping, "rounds", fmt::format("{}", usual.rounds));
+  SetAttribute(hopping, "from", "stall");
+  SetAttribute(hopping, "enough", fmt::format("{:g}", kEnough));
+}
+
 // @param guess  none: left out.  @param near  what it is to keep off.
 std::string ReachText(const Reach& reach, const std::string& model_path, double horizon, pugi::xml_node guess,
                       const Led& led, const std::vector<NearPair>& near, bool effort) {
@@ -539,6 +549,7 @@ std::string ReachText(const Reach& reach, const std::string& model_path, double 
   if (effort)
     SetNaturalWeights(AddCost(root, "effort", "ctrl", "guess"), NaturalControls(task, reach.held), kEffort, 0);
   AddClearances(task.model.get(), near, root);
+  AddHopping(task.hopping, root);
   return TaskText(document);
 }
 

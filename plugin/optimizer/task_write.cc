@@ -8,6 +8,8 @@
 
 #include "core/did_you_mean.h"
 #include "core/element.h"
+#include "core/joint.h"
+#include "core/number.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -26,6 +28,17 @@ void SetAttribute(pugi::xml_node node, const char* attribute, const std::string&
 void SetWeights(pugi::xml_node cost, const char* attribute, const VectorXd& weights) {
   const bool same = weights.size() == 0 || (weights.array() == weights[0]).all();
   SetAttribute(cost, attribute, NumbersText(same ? VectorXd(weights.head(1)) : weights, 6));
+}
+
+std::string JointWord(const mjModel* model, int joint, bool velocity) {
+  double number;
+  const std::string text = GivenName(model, mjOBJ_JOINT, joint);
+  const bool usable =
+      !text.empty() && text.find_first_of(" \t") == std::string::npos && text != "all" && !ParseNumber(text, &number);
+  const bool scalar = IsScalarJoint(model->jnt_type[joint]);
+  if (!scalar && text.empty()) return ElementName(model, mjOBJ_JOINT, joint);
+  if (usable || (!scalar && model->njnt > 1)) return usable ? text : "";
+  return scalar ? fmt::format("{}", velocity ? model->jnt_dofadr[joint] : model->jnt_qposadr[joint]) : "all";
 }
 
 std::string NamedFrom(const std::string& folder, const std::string& path) {

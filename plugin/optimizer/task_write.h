@@ -21,6 +21,10 @@ void SetAttribute(pugi::xml_node node, const char* attribute, const std::string&
 /// `weights` as one number where all are the same.
 void SetWeights(pugi::xml_node cost, const char* attribute, const VectorXd& weights);
 
+/// How a task file names a joint: "joint 0" of several entries without a name, an index where its name is none there;
+/// "" where neither does.
+std::string JointWord(const mjModel* model, int joint, bool velocity);
+
 /// A file as it is named in a task file of `folder`: relative to it; absolute when there is none.
 std::string NamedFrom(const std::string& folder, const std::string& path);
 
