@@ -245,6 +245,44 @@ TEST(CliOptimize, SaysBeforeItWorksThatTheStartPenetrates) {
   EXPECT_TRUE(Has(written(), "at the start 'ball' penetrates")) << written();
 }
 
+// two pucks on one spot, which slide in the plane alone, on a floor ten times as large as they
+TEST(CliOptimize, SaysThatBodiesStayInEachOther) {
+  TemporaryFolder folder;
+  const auto puck = [](const std::string& name) {
+    return "<body name='" + name + "'><joint name='" + name + "' type='slide' axis='1 0 0' damping='4'/>" +
+           "<geom type='cylinder' size='.25 .1' friction='0'/></body>";
+  };
+  const std::string robot = folder.Write(
+      "pucks.xml", "<mujoco><worldbody><geom type='box' size='9 9 .1' pos='0 0 -.25'/>" + puck("pusher") +
+                       puck("cart") +
+                       "</worldbody><actuator><motor joint='pusher' ctrlrange='-9 9'/></actuator></mujoco>");
+  const std::string told =
+      Costate({"optimize", robot, "--goal", "joint:pusher=.1", "--time", ".1", "--iterations", "1", "--no-save"}).err;
+  EXPECT_TRUE(Has(told, "at the start 'cart' penetrates 'pusher' by 0.2 m")) << told;
+  EXPECT_TRUE(Has(told, ": they stay in each other")) << told;
+}
+
+// a tower whose motor is too weak to hold it, on a foot too small to stand on and on one that is not
+TEST(CliOptimize, SaysWhatHasComeDown) {
+  TemporaryFolder folder;
+  const auto said = [&](const char* foot) {
+    const std::string robot =
+        folder.Write("tower.xml", std::string("<mujoco><worldbody><geom name='floor' type='plane' size='5 5 1'/>"
+                                              "<body name='foot' pos='0 0 .05' euler='0 12 0'><freejoint name='root'/>"
+                                              "<geom type='box' size='") +
+                                      foot + R"( .05' mass='1'/><body name='head' pos='0 0 .05'>
+        <joint name='waist' axis='0 1 0' damping='.2' stiffness='50'/><geom type='capsule' fromto='0 0 0 0 0 .6' size='.05' mass='1'/>
+        </body></body></worldbody><actuator><motor joint='waist' ctrlrange='-.1 .1'/></actuator></mujoco>)");
+    return Costate({"optimize", robot, "--goal", "joint:waist=0.01", "--time", "1.5", "--iterations", "3", "--hops",
+                    "0", "--no-save"})
+        .out;
+  };
+  const std::string fallen = said(".015 .02"), upright = said(".3 .3");
+  EXPECT_TRUE(Has(fallen, "at the end 'head' touches 'floor', at the start it does not")) << fallen;
+  EXPECT_TRUE(Has(fallen, "body:foot:zaxis=0,0,1")) << fallen;
+  EXPECT_FALSE(Has(upright, "at the end")) << upright;
+}
+
 // menagerie's panda, its hand to a place and at rest there within 1.5 s: infeasible, or kept with costs of its forces
 TEST(CliOptimize, SaysWhichCostsKeepForcesOffTheirLimits) {
   TemporaryFolder folder;

@@ -221,6 +221,34 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   EXPECT_NEAR(timed.result.cost, 50, 0.1) << timed.result.message;
 }
 
+// where the end costs nothing, and the way little of what staying would, neither rounds nor a race follow a stall
+TEST_F(BasinHopping, AMotionThatIsThereIsEnough) {
+  const support::TemporaryFolder folder;
+  folder.Write("point.xml", kPoint);
+  const auto solve = [&](const char* rest, const char* enough) {
+    return SolveTask(LoadTask(folder.Write(
+        "there.xml",
+        std::string("<task model='point.xml' horizon='0.4' scale='sum'><start key='right'/><guess ctrl='0'/>"
+                    "<cost name='kink' qpos='q' target='1' norm='smooth_abs' param='0' weight='0' terminal='1e4'/>"
+                    "<cost name='rest' value='") +
+            rest + "' weight='0' terminal='1'/><cost name='effort' ctrl='all' weight='1e-6'/>" +
+            "<hopping rounds='4' from='stall' enough='" + enough + "'/></task>")));
+  };
+  const TaskSolution polished = solve("0", "0"), there = solve("0", "0.01");
+  EXPECT_GT(polished.rounds.size(), 2u) << polished.result.message;
+  EXPECT_TRUE(there.rounds.empty());
+  EXPECT_EQ(there.result.status, SolveStatus::kConverged);
+  EXPECT_NE(there.result.message.find("it is there"), std::string::npos) << there.result.message;
+  EXPECT_LT(there.result.iterations.size(), polished.result.iterations.size());
+  EXPECT_NEAR(there.result.trajectory.X(0, there.result.trajectory.N()), 1, 1e-3);
+
+  // too much for so little, and an end that costs something
+  EXPECT_GT(solve("0", "1e-9").rounds.size(), 2u);
+  const TaskSolution dear = solve("2", "0.99");
+  EXPECT_GT(dear.rounds.size(), 2u);
+  EXPECT_EQ(dear.result.trajectory.U, solve("2", "0").result.trajectory.U);
+}
+
 // rounds that are asked for follow whatever the solve's end: no shorter way than those that follow a stall
 TEST_F(BasinHopping, AskedForFollowsASolveThatConverges) {
   const TaskSolution plain = SolveTask(WellTask(""));
@@ -930,6 +958,9 @@ TEST_F(BasinHopping, IsReadFromTheTask) {
   EXPECT_FALSE(WellTask("<hopping smooth='false'/>").hopping.smooth);
   EXPECT_TRUE(WellTask("").hopping.forces);
   EXPECT_FALSE(WellTask("<hopping forces='false'/>").hopping.forces);
+  EXPECT_EQ(WellTask("").hopping.enough, 0);
+  EXPECT_EQ(WellTask("<hopping enough='.01'/>").hopping.enough, 0.01);
+  EXPECT_ERROR(WellTask("<hopping enough='1'/>"), ErrorCode::kParse, "enough is 1, expected 0 or more and less than 1");
   EXPECT_TRUE(WellTask("").hopping.back);
   EXPECT_FALSE(WellTask("<hopping back='false'/>").hopping.back);
   EXPECT_EQ(WellTask("<hopping/>").hopping.rounds, 8);

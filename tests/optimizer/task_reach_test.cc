@@ -404,6 +404,24 @@ TEST_F(Reach, SaysNothingOfWhatAlwaysOverlaps) {
   EXPECT_TRUE(told.empty()) << told[0];
 }
 
+// joints without a name are called by their number, here as everywhere
+TEST_F(Reach, AJointWithoutANameIsCalledByItsNumber) {
+  support::TemporaryFolder folder;
+  const auto robot = [&](const char* joint) {
+    return folder.Write("robot.xml",
+                        std::string("<mujoco><option gravity='0 0 0'/><worldbody><body>") + joint +
+                            "<geom size='.1' pos='.1 0 0'/><site name='s' pos='.1 0 0'/></body></worldbody>"
+                            "<actuator><motor site='s' gear='0 1 0 0 0 0' ctrlrange='-9 9'/></actuator>"
+                            "</mujoco>");
+  };
+  const std::string flyer = robot("<freejoint/>");
+  const Task task = MakeReachTask(flyer, {.goals = {"joint:joint 0=0,.1,0,1,0,0,0"}, .time = 1});
+  EXPECT_NE(task.text.find("<cost name=\"joint joint 0\" qpos=\"joint 0\""), std::string::npos) << task.text;
+  const Task door = MakeReachTask(robot("<joint axis='0 0 1'/>"), {.goals = {"joint:joint 0=0.3"}, .time = 1});
+  EXPECT_NE(door.text.find("<cost name=\"joint joint 0\" qpos=\"0\""), std::string::npos) << door.text;
+  EXPECT_ERROR(MakeReachTask(flyer, {.goals = {"joint:joint 1=0"}}), ErrorCode::kInvalidArgument, "no joint 'joint 1'");
+}
+
 // where the start has what is to be reached the way has no length
 TEST_F(Reach, AGoalThatTheStartHasIsHeld) {
   support::TemporaryFolder folder;
@@ -628,7 +646,8 @@ TEST_F(Reach, RefusesGoalsThatAreNotUnderstood) {
   refuses("site:tip=0,0", "has 2 numbers, expected 3: x, y and z; _ leaves one open");
   EXPECT_NO_THROW(MakeReachTask(kReachZoo, {.goals = {"joint:extend=0.2000001"}}));  // its end in other digits
   refuses("joint:extend=9", "9 is beyond the joint's range, -0.1 to 0.2 m");
-  refuses("joint:shoulder=90", "90 is beyond the joint's range, -1.5708 to 1.5708 rad; if these are degrees, say 90deg");
+  refuses("joint:shoulder=90",
+          "90 is beyond the joint's range, -1.5708 to 1.5708 rad; if these are degrees, say 90deg");
   refuses("joint:shoulder=100deg", "1.74533 is beyond the joint's range, -1.5708 to 1.5708 rad");
   refuses("joint:extend=9deg", "only the angle of a hinge can be in degrees");
   const Task bent = MakeReachTask(kReachZoo, {.goals = {"joint:shoulder=-45deg"}});
