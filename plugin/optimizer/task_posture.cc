@@ -8,6 +8,7 @@
 #include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/actuator_range.h"
 #include "core/driven.h"
@@ -35,7 +36,7 @@ constexpr double kWide = 1.5;         // random postures of joints without a ran
 class PostureSearch {
  public:
   PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
-                double length, PostureJoints joints);
+                double length, PostureJoints joints, std::vector<FootPoint> feet = {});
 
   std::vector<VectorXd> Run();
   double Miss();
@@ -53,6 +54,7 @@ class PostureSearch {
   };
   void Append(const PartGoal& goal);
   void AppendJoint(const PartGoal& goal);
+  void AppendFoot(const FootPoint& foot);
   Eigen::Index AppendRows(Eigen::Index rows);
   Measured Measure(const PartGoal& goal) const;
   bool Solve(VectorXd* q);
@@ -67,6 +69,7 @@ class PostureSearch {
   const mjModel* m_;
   DataPtr data_;
   const std::vector<PartGoal>& goals_;
+  std::vector<FootPoint> feet_;
   double length_;
   VectorXd state_;
   std::vector<Joint> joints_;
@@ -77,10 +80,15 @@ class PostureSearch {
   double nearest_ = kInf;  // |r| there
 };
 
-// the joints that actuators move directly, as all joints between them and the world
-std::vector<int> ActuatedJoints(const mjModel* m) {
+// the joints that actuators move directly, as all joints between them and the world; or with the free ones among these
+std::vector<int> ActuatedJoints(const mjModel* m, bool free) {
   std::vector<int> joints;
   std::vector<char> driven(static_cast<std::size_t>(m->nv), 0);
+  for (int j = 0; j < m->njnt && free; ++j) {
+    if (m->jnt_type[j] != mjJNT_FREE) continue;
+    joints.push_back(j);
+    std::fill_n(driven.begin() + m->jnt_dofadr[j], JointDofs(mjJNT_FREE), 1);
+  }
   for (int i = 0; i < m->nactuator && !(m->opt.disableflags & mjDSBL_ACTUATION); ++i) {
     const int joint = m->actuator_trnid[2 * i];
     if (!ActsOnJoint(m, i) || !IsScalarJoint(m->jnt_type[joint])) continue;
@@ -118,11 +126,15 @@ int DirectActuators(const mjModel* m, int joint) {
 }
 
 PostureSearch::PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
-                             ConstVectorRef sizes, double length, PostureJoints joints)
-    : m_(model), data_(MakeData(model)), goals_(goals), length_(length), state_(start.x) {
+                             ConstVectorRef sizes, double length, PostureJoints joints, std::vector<FootPoint> feet)
+    : m_(model), data_(MakeData(model)), goals_(goals), feet_(std::move(feet)), length_(length), state_(start.x) {
   if (start.context.size() > 0) SetContext(m_, data_.get(), start.context);
   for (int id : JointsThatGo(m_, joints)) {
     const int q = m_->jnt_qposadr[id], dof = m_->jnt_dofadr[id];
+    if (m_->jnt_type[id] == mjJNT_FREE) {
+      for (int k = 0; k < 3; ++k) joints_.push_back({q + k, dof + k, sizes[dof + k], -kInf, kInf});
+      continue;
+    }
     Joint joint{q, dof, sizes[dof], -kInf, kInf};
     const auto keep = [&](double lower, double upper) {
       joint.lower = std::max(joint.lower, std::min(lower + kOffLimits * (upper - lower), state_[q]));
@@ -163,6 +175,18 @@ void PostureSearch::AppendJoint(const PartGoal& goal) {
   r_[first] = data_->qpos[m_->jnt_qposadr[goal.id]] - goal.values[0];
   for (std::size_t j = 0; j < joints_.size(); ++j)
     J_(first, static_cast<Eigen::Index>(j)) = joints_[j].dof == m_->jnt_dofadr[goal.id] ? joints_[j].size : 0;
+}
+
+void PostureSearch::AppendFoot(const FootPoint& foot) {
+  using Frame = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
+  const Eigen::Vector3d point = Eigen::Map<const Eigen::Vector3d>(data_->xpos + 3 * foot.body) +
+                                Eigen::Map<const Frame>(data_->xmat + 9 * foot.body) * foot.local;
+  JacobianRows slope, turn;
+  PointJacobian(m_, data_.get(), point.data(), foot.body, &slope, &turn);
+  const Eigen::Index first = AppendRows(3);
+  r_.segment<3>(first) = (point - foot.world) / length_;
+  for (std::size_t j = 0; j < joints_.size(); ++j)
+    J_.block<3, 1>(first, static_cast<Eigen::Index>(j)) = slope.col(joints_[j].dof) * joints_[j].size / length_;
 }
 
 Eigen::Index PostureSearch::AppendRows(Eigen::Index rows) {
@@ -207,6 +231,7 @@ void PostureSearch::Residual() {
   r_.resize(0);
   J_.resize(0, static_cast<Eigen::Index>(joints_.size()));
   for (const PartGoal& goal : goals_) Append(goal);
+  for (const FootPoint& foot : feet_) AppendFoot(foot);
 }
 
 // the least change that takes r away, of joints that their range does not hold
@@ -388,6 +413,24 @@ std::vector<double> PostureSearch::Nearest() {
   return misses;
 }
 
+// contacts of bodies below a free joint with what stands in the world
+std::vector<FootPoint> StandsOn(const mjModel* m, const mjData* d) {
+  std::vector<FootPoint> feet;
+  for (const mjContact* contact = d->contact; contact != d->contact + d->ncon; ++contact) {
+    for (const int side : {0, 1}) {
+      if (contact->geom[0] < 0 || contact->geom[1] < 0) continue;
+      const int body = m->geom_bodyid[contact->geom[side]], tree = m->body_treeid[body];
+      if (tree < 0 || m->body_treeid[m->geom_bodyid[contact->geom[1 - side]]] >= 0) continue;
+      if (m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] != mjJNT_FREE) continue;
+      mjtNum from[3], local[3];
+      mju_sub3(from, contact->pos, d->xpos + 3 * body);
+      mju_mulMatTVec3(local, d->xmat + 9 * body, from);
+      feet.push_back({body, Eigen::Vector3d(local), Eigen::Vector3d(contact->pos)});
+    }
+  }
+  return feet;
+}
+
 }  // namespace
 
 double NaturalLength(const mjModel* model) { return std::clamp(0.25 * model->stat.extent, 0.05, 0.5); }
@@ -414,8 +457,8 @@ VectorXd NaturalSizes(const mjModel* model) {
 
 std::vector<int> JointsThatGo(const mjModel* model, PostureJoints which) {
   std::vector<int> all, joints;
-  if (which == PostureJoints::kActuated) {
-    all = ActuatedJoints(model);
+  if (which != PostureJoints::kServos) {
+    all = ActuatedJoints(model, which == PostureJoints::kStanding);
   } else {
     for (const PositionServo& servo : PositionServos(model)) all.push_back(servo.joint);
   }
@@ -454,9 +497,28 @@ bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints) {
   return dof >= 0;
 }
 
+std::vector<FootPoint> FindFeet(const mjModel* m, const Start& start, const std::vector<PartGoal>& goals) {
+  constexpr double kInterval = 0.02, kSettles = 0.3;  // [s]: it may begin a little above the floor
+  const DataPtr data = MakeData(m);
+  if (start.context.size() > 0) SetContext(m, data.get(), start.context);
+  const int steps = std::max(1, static_cast<int>(std::lround(kInterval / m->opt.timestep)));
+  std::vector<FootPoint> feet;
+  VectorXd x = start.x, next = x, none;
+  for (double time = 0; time <= kSettles && feet.empty(); time += kInterval, x = next) {
+    if (Forward(m, data.get(), x, start.u, none) != StepStatus::kOk) return {};
+    feet = StandsOn(m, data.get());
+    if (feet.empty() && Step(m, data.get(), x, start.u, steps, next, none) != StepStatus::kOk) return {};
+  }
+  std::erase_if(feet, [&](const FootPoint& foot) {
+    return std::ranges::any_of(goals, [&](const PartGoal& goal) { return goal.Body(m) == foot.body; });
+  });
+  return feet;
+}
+
 std::vector<VectorXd> ReachPostures(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
-                                    ConstVectorRef sizes, double length, PostureJoints joints) {
-  return PostureSearch(model, start, goals, sizes, length, joints).Run();
+                                    ConstVectorRef sizes, double length, PostureJoints joints,
+                                    std::vector<FootPoint> feet) {
+  return PostureSearch(model, start, goals, sizes, length, joints, std::move(feet)).Run();
 }
 
 std::vector<double> NearestMisses(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,

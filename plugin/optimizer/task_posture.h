@@ -36,6 +36,7 @@ struct PartGoal {
 enum class PostureJoints {
   kServos,    ///< those that position servos pull
   kActuated,  ///< those that any actuator moves directly, as all joints between them and the world
+  kStanding,  ///< those that any actuator moves directly, and free joints above them, which go without turning
 };
 
 /// Each once.
@@ -44,6 +45,16 @@ std::vector<int> JointsThatGo(const mjModel* model, PostureJoints joints);
 /// Do these joints move a part, or, of a goal of a joint, does a fixed tendon that an actuator pulls or another joint
 /// that it is tied to?
 bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints);
+
+/// A point of a body that stays where it is.
+struct FootPoint {
+  int body;
+  Eigen::Vector3d local, world;
+};
+
+/// Where robots with a free joint stand, soon after the start: their contacts with what stands in the world, but those of
+/// bodies that a goal moves.
+std::vector<FootPoint> FindFeet(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals);
 
 /// Where these joints would have to go so that all goals are reached, the others staying where x has them, but for
 /// those that a goal names and a tendon or a tie drives, which are put there:
@@ -54,10 +65,12 @@ bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints);
 /// nearest to x first, or, where all touch, the nearest one.
 /// @param start  its x, and its context where it has one.
 /// @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
+/// @param feet   what else is to stay.
 /// @return   qpos (nq) of each; none where none was found, where none of these joints moves the parts, or for goals of
 ///           ball and free joints.
 std::vector<VectorXd> ReachPostures(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
-                                    ConstVectorRef sizes, double length, PostureJoints joints = PostureJoints::kServos);
+                                    ConstVectorRef sizes, double length, PostureJoints joints = PostureJoints::kServos,
+                                    std::vector<FootPoint> feet = {});
 
 /// How far each goal [m, rad] is off in the nearest posture that this search finds, of joints that actuators move
 /// directly. Empty where others move a part, too, as of a robot that walks.

@@ -25,6 +25,7 @@
 #include "optimizer/task_posture.h"
 #include "optimizer/task_start.h"
 #include "optimizer/task_target.h"
+#include "optimizer/task_way.h"
 #include "optimizer/task_write.h"
 #include "optimizer/task_xml.h"
 #include "optimizer/untouched.h"
@@ -48,12 +49,10 @@ constexpr double kLevels[] = {0, 0.25, 0.5, 0.75, 1};  // constant controls that
 constexpr int kFewControls = 4;                        // … where there are no more of them than this
 constexpr double kEffort = 0.02;
 constexpr double kEnough = 0.01;  // of what staying costs: a motion that is there is not polished any further
-constexpr double kThere = 0.6;    // part of the motion after which a guess is at a posture that reaches the goals
-constexpr double kLater[] = {0.6, 0.8, 0.95, 1};  // … or, where that costs less: what falls over is there for a moment
-constexpr double kLegs[] = {0.6, 0.9};            // … of legs alone
-constexpr int kPlanned = 3;                       // postures beside the nearest to which ways round are looked for
-constexpr double kArrived = 0.1;                  // natural units by which a followed way may miss the goals
-constexpr double kNearKey = 0.5;                  // … and any coordinate may be off a keyframe's
+constexpr double kLater[] = {0.6, 0.8, 0.95,
+                             1};        // as kThere, where that costs less: what falls over is there for a moment
+constexpr double kLegs[] = {0.6, 0.9};  // … of legs alone
+constexpr double kNearKey = 0.5;        // natural units by which any coordinate may be off a keyframe's
 // what a way round something keeps off it: in terms of the model's extent, of the room that its ends leave; what it costs
 // where nothing is left of that, and of how many pairs of geoms
 constexpr double kClear = 0.015, kOfRoom = 0.5, kTouching = 20;
@@ -121,12 +120,6 @@ void AddPartGoal(const mjModel* model, const PartGoal& goal, double running, pug
     natural = VectorXd::Constant(1, goal.quantity == "pos" ? NaturalLength(model) : 1);
   }
   SetNaturalWeights(cost, natural, running, kPostureTerminal);
-}
-
-void SetPostures(const char* attribute, const Waypoints& way, pugi::xml_node guess) {
-  SetAttribute(guess, attribute, "true");
-  SetAttribute(guess, "qpos", NumbersText(way.qpos.reshaped(), 6));
-  SetAttribute(guess, "at", NumbersText(way.time, 9));
 }
 
 // "geom" or "body" and its name, as a task calls it; none where it has no name, or where its distance would take long: five
@@ -204,87 +197,6 @@ void WarnOfReach(const mjModel* model, const Start& start, const std::vector<Par
   }
 }
 
-// to a posture, straight or, where something is in the way, round it if a way round is found
-MatrixXd WayTo(const mjModel* model, const Start& start, ConstVectorRef goal, ConstVectorRef sizes,
-               PostureJoints joints) {
-  if (IsInTheWay(model, start, goal, sizes)) {
-    MatrixXd way = PlanPath(model, start, goal, sizes, joints);
-    if (way.cols() > 0) return way;
-  }
-  return goal;
-}
-
-// clear ways to other postures than the nearest until one serves: straight ones first, for they cost next to nothing
-bool TryOtherWays(const mjModel* model, const Start& start, const std::vector<VectorXd>& postures, ConstVectorRef sizes,
-                  PostureJoints joints, const std::function<bool(const MatrixXd& way)>& serves) {
-  std::vector<VectorXd> walled;
-  for (std::size_t i = 1; i < postures.size(); ++i) {
-    if (IsInTheWay(model, start, postures[i], sizes)) {
-      walled.push_back(postures[i]);
-    } else if (serves(postures[i])) {
-      return true;
-    }
-  }
-  if (walled.size() > kPlanned) walled.resize(kPlanned);
-  return std::ranges::any_of(walled, [&](const VectorXd& posture) {
-    const MatrixXd way = PlanPath(model, start, posture, sizes, joints);
-    return way.cols() > 0 && serves(way);
-  });
-}
-
-// of servos, to a posture at the goals: where none is clear straight to the nearest
-MatrixXd WayToOneOf(const mjModel* model, const Start& start, const std::vector<VectorXd>& postures,
-                    ConstVectorRef sizes) {
-  MatrixXd way = WayTo(model, start, postures[0], sizes, PostureJoints::kServos);
-  if (way.cols() > 1 || postures.size() == 1 || !IsInTheWay(model, start, postures[0], sizes)) return way;
-  TryOtherWays(model, start, postures, sizes, PostureJoints::kServos, [&](const MatrixXd& other) {
-    way = other;
-    return true;
-  });
-  return way;
-}
-
-// does this state have what is to be reached?
-using Arrives = std::function<bool(const VectorXd& x)>;
-
-// of servos: a straight way by what holds its end, one with corners, which they would cut, by what follows it if that
-// gets there
-void SetWayOfServos(const Task& task, const Start& start, const MatrixXd& qpos, const VectorXd& sizes, double time,
-                    const Arrives& arrives, pugi::xml_node guess) {
-  const Waypoints way{time * SharesOfPath(task.model.get(), start.x, qpos, sizes), qpos};
-  const bool follows = qpos.cols() > 1 && task.model->na == 0 && arrives(FollowControls(task, start, way).end);
-  SetPostures(follows ? "follow" : "hold", way, guess);
-}
-
-bool ArriveAt(const mjModel* model, const VectorXd& end, const Start& start, const std::vector<PartGoal>& parts,
-              const VectorXd& sizes) {
-  return MissOfGoals(model, {end, {}, start.context}, parts, sizes, NaturalLength(model)) < kArrived;
-}
-
-// what motors can follow to a posture, as fast as they can of these times: straight, or else round what is in the way;
-// or else to another posture
-std::optional<Waypoints> FindWay(const Task& task, const Start& start, const std::vector<VectorXd>& postures,
-                                 const VectorXd& sizes, const std::vector<double>& times, const Arrives& arrives) {
-  const mjModel* model = task.model.get();
-  const auto follow = [&](const MatrixXd& qpos) -> std::optional<Waypoints> {
-    const VectorXd shares = SharesOfPath(model, start.x, qpos, sizes);
-    for (const double time : times) {
-      Waypoints way{time * shares, qpos};
-      if (arrives(FollowControls(task, start, way).end)) return way;
-    }
-    return {};
-  };
-  std::optional<Waypoints> way = follow(postures[0]);
-  if (way) return way;
-  const MatrixXd round = WayTo(model, start, postures[0], sizes, PostureJoints::kActuated);
-  if (round.cols() > 1 && (way = follow(round))) return way;
-  TryOtherWays(model, start, postures, sizes, PostureJoints::kActuated, [&](const MatrixXd& qpos) {
-    way = follow(qpos);
-    return way.has_value();
-  });
-  return way;
-}
-
 // postures at the goals, and no way to any of them
 void WarnOfNoWay(std::size_t postures, double time, std::vector<std::string>* warnings) {
   if (postures == 0) return;
@@ -298,56 +210,6 @@ void WarnOfDeepKey(const mjModel* model, const Start& start, const std::string& 
                    std::vector<std::string>* warnings) {
   if (const DeepContact deep = FindDeepContact(model, start.context, goal.x, goal.u); deep.parts)
     warnings->push_back(fmt::format("at keyframe '{}', the goal, {}: no motion stays there", key, deep.text));
-}
-
-// a guess that no other is
-pugi::xml_node AddGuess(pugi::xml_node guesses, const char* attribute, const std::string& text) {
-  for (const pugi::xml_node guess : guesses) {
-    if (text == guess.attribute(attribute).value() && !guess.attribute("qpos")) return guess;
-  }
-  const pugi::xml_node guess = guesses.append_child("guess");
-  SetAttribute(guess, attribute, text);
-  return guess;
-}
-
-struct WayToGoals {
-  MatrixXd round;               // postures on a way round something (nq × n); else none
-  std::vector<PartGoal> parts;  // that it leads to
-  std::vector<PartGoal> left;   // that the joints that go there do not move
-  std::size_t postures = 0;     // of motors, at the goals
-};
-
-// by way of a posture at the goals: servos from what holds the start to what holds it, or held at the start where that
-// costs less; motors, which would not stay on any way there, by what follows one. No guesses where there is no way.
-WayToGoals AddWaysToPosture(const Task& task, const Start& start, const std::vector<PartGoal>& goals,
-                            const VectorXd& sizes, double time, pugi::xml_node guesses) {
-  const mjModel* model = task.model.get();
-  WayToGoals to;
-  const auto find = [&](PostureJoints joints) -> std::vector<VectorXd> {
-    to.parts.clear();
-    to.left.clear();
-    for (const PartGoal& goal : goals) (MoveTo(model, goal, joints) ? to.parts : to.left).push_back(goal);
-    if (to.parts.empty()) return {};
-    return ReachPostures(model, start, to.parts, sizes, NaturalLength(model), joints);
-  };
-  const Arrives arrives = [&](const VectorXd& end) { return ArriveAt(model, end, start, to.parts, sizes); };
-  const std::vector<VectorXd> held = find(PostureJoints::kServos);
-  if (!held.empty()) {
-    const MatrixXd way = WayToOneOf(model, start, held, sizes);
-    if (way.cols() > 1) to.round = way;
-    SetWayOfServos(task, start, way, sizes, kThere * time, arrives, guesses.append_child("guess"));
-    AddGuess(guesses, "hold", "true");
-    return to;
-  }
-  if (model->na > 0) return to;
-  const std::vector<VectorXd> followed = find(PostureJoints::kActuated);
-  to.postures = followed.size();
-  if (followed.empty()) return to;
-  if (const auto way = FindWay(task, start, followed, sizes, {kThere * time, time}, arrives)) {
-    SetPostures("follow", *way, guesses.append_child("guess"));
-    if (way->qpos.cols() > 1) to.round = way->qpos;
-  }
-  return to;
 }
 
 [[noreturn]] void FailWithoutGoal(const mjModel* model, const std::string& path) {

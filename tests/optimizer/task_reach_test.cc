@@ -404,6 +404,27 @@ TEST_F(Reach, SaysNothingOfWhatAlwaysOverlaps) {
   EXPECT_TRUE(told.empty()) << told[0];
 }
 
+// Trunks that shall go down, on flat feet and on four balls: their feet stay where they are, and the guess is there. What
+// no posture has is left to the solver.
+TEST_F(Reach, WhatStandsGoesDownOnItsFeet) {
+  const struct {
+    const char *model, *goal;
+    double height;
+  } cases[] = {{"humanoid", "body:pelvis=0,0,.85", .85}, {"quadruped", "body:trunk=0,0,.24", .24}};
+  for (const auto& c : cases) {
+    const std::string robot = std::string(COSTATE_MODELS) + "/" + c.model + "/" + c.model + ".xml";
+    const Task task = MakeReachTask(robot, {.start = "stand", .goals = {c.goal}});
+    EXPECT_NE(task.text.find("<guess hold=\"true\" qpos="), std::string::npos) << task.text;
+    Simulator simulator(task.model.get(), task.context, task.substeps, 1);
+    Trajectory motion;
+    ASSERT_TRUE(simulator.Rollout(task.x0, task.U_guess, &motion).ok());
+    EXPECT_TRUE(MatricesNear(motion.X.col(task.N).head(3), Eigen::Vector3d(0, 0, c.height), .03)) << c.model;
+  }
+  const std::string humanoid = std::string(COSTATE_MODELS) + "/humanoid/humanoid.xml";
+  EXPECT_EQ(MakeReachTask(humanoid, {.start = "stand", .goals = {"body:pelvis=0,0,1.2"}}).text.find("<guess"),
+            std::string::npos);
+}
+
 // joints without a name are called by their number, here as everywhere
 TEST_F(Reach, AJointWithoutANameIsCalledByItsNumber) {
   support::TemporaryFolder folder;
