@@ -32,7 +32,7 @@ int Export(const ReplayOptions& options) {
   CheckOutputFile(options.file, options.playback.force, {});
   const PlaybackResult result = WritePlayback(options.folder, options.file, options.playback);
   fmt::print("{}: plays {} in any host that has loaded libcostate.so, feedback {}\n", options.file, options.folder,
-             result.feedback ? "on" : "off");
+             result.feedback ? "on (--no-feedback plays the controls alone)" : "off");
   if (result.identical) {
     fmt::print("played: identical to the run, bit for bit\n");
     return kExitOk;
