@@ -44,6 +44,7 @@ void TakeHops(std::optional<int> hops, Task* task) {
   task->hopping.rounds = *hops;
   task->hopping.after_solve = true;
   task->hopping.when_stuck = false;
+  task->hopping.enough = 0;
 }
 
 std::vector<std::string> Said(const ReachArguments& arguments) {

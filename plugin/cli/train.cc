@@ -184,9 +184,8 @@ int RunTrain(const TrainArguments& arguments) {
     fmt::print("  unseen        {:.6g}, before {:.6g}; worst {:.6g}: as many starts that had no part in it\n",
                result.unseen, result.initial_unseen, result.unseen_costs.maxCoeff());
   }
-  if (Trajectory motion; Simulator(task.model.get(), task.context, task.substeps, 1)
-                             .Rollout(task.x0, result.motion.U, &motion)
-                             .ok()) {
+  if (Trajectory motion;
+      Simulator(task.model.get(), task.context, task.substeps, 1).Rollout(task.x0, result.motion.U, &motion).ok()) {
     PrintMissedGoals(task, motion);  // from the task's own start
   }
   if (spread) SayPenetration(task, result);

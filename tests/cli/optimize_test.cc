@@ -245,6 +245,18 @@ TEST(CliOptimize, SaysBeforeItWorksThatTheStartPenetrates) {
   EXPECT_TRUE(Has(written(), "at the start 'ball' penetrates")) << written();
 }
 
+// rounds that are asked for follow though the goal is met
+TEST(CliOptimize, ARobotThatIsThereHopsWhereItIsAskedTo) {
+  const std::string arm = std::string(COSTATE_MODELS) + "/arm/arm.xml";
+  const auto said = [&](const char* hops) {
+    return Costate({"optimize", arm, "--goal", "joint:joint2=.3", "--time", ".3", "--no-save", "--hops", hops}).out;
+  };
+  const std::string there = Costate({"optimize", arm, "--goal", "joint:joint2=.3", "--time", ".3", "--no-save"}).out;
+  EXPECT_TRUE(Has(there, "it is there")) << there;
+  EXPECT_TRUE(Has(said("1"), "of 1 round of kicked controls")) << said("1");
+  EXPECT_FALSE(Has(said("0"), "it is there")) << said("0");
+}
+
 // two pucks on one spot, which slide in the plane alone, on a floor ten times as large as they
 TEST(CliOptimize, SaysThatBodiesStayInEachOther) {
   TemporaryFolder folder;

@@ -48,7 +48,8 @@ inline std::string MetricScene(const std::string& cone, int condim) {
 inline std::string GainScene(const std::string& cone, int condim) {
   std::string scene = MetricScene(cone, condim);
   const std::size_t first = scene.find("<actuator>"), last = scene.find("</actuator>");
-  scene.replace(first, last - first, R"(<actuator><muscle tendon='pulled' lengthrange='.1 .7' force='60' tausmooth='.2'/>
+  scene.replace(first, last - first,
+                R"(<actuator><muscle tendon='pulled' lengthrange='.1 .7' force='60' tausmooth='.2'/>
     <muscle joint='b' lengthrange='-2 2' force='15' fpmax='3' tausmooth='.2'/>
     <general joint='b' gaintype='affine' gainprm='3 -9 -2' biastype='affine' biasprm='0 -8 -.9'/>
     <general tendon='pulled' dyntype='filter' dynprm='.05' gaintype='affine' gainprm='9 -30 -4' biastype='muscle' biasprm='.75 1.05 40 200 .5 1.6 1.5 1.3 1.2' lengthrange='.1 .5'/>

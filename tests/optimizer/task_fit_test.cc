@@ -387,7 +387,8 @@ TEST_F(Fit, SaysWhatIsMissing) {
   EXPECT_ERROR(fit("time,shoulder,ctrl[shoulder]\n0,1,0\n.1,1,0"), ErrorCode::kInvalidArgument,
                "has no column 'ctrl[extend]', but some of the other controls");
   EXPECT_ERROR(fit("time,shoulder\n0,1\n.1,\n.2,3"), ErrorCode::kParse, "film.csv:3", "empty");
-  EXPECT_ERROR(fit("time,shoulder\n0,1\n.1,2\n.2,"), ErrorCode::kParse, "film.csv:4", "'shoulder' is empty or nan in the last");
+  EXPECT_ERROR(fit("time,shoulder\n0,1\n.1,2\n.2,"), ErrorCode::kParse, "film.csv:4",
+               "'shoulder' is empty or nan in the last");
   EXPECT_ERROR(MakeFitTask(kZoo, {.motion = folder_.File("film.csv")}), ErrorCode::kInvalidArgument,
                "such as joint:NAME/damping", "joint:  root, neck, shoulder");
   EXPECT_ERROR(MakeFitTask(kZoo, {.motion = folder_.File("film.csv"), .parameters = {"joint:sholder/damping"}}),
