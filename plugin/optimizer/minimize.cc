@@ -358,7 +358,7 @@ MinimizeResult Minimizer::Run(const VectorXd& start, const MinimizeCallback& cal
     if (!Iterate(k, callback)) return std::move(result_);
   }
   Stop(SolveStatus::kIterationLimit,
-       fmt::format("{} iterations were not enough; the largest gradient is {:.2g}, {:.1g} of the first one",
+       fmt::format("its {} iterations were not enough; the largest gradient is {:.2g}, {:.1g} of the first one",
                    options_.iterations, record_.gradient_norm,
                    first_norm_ > 0 ? record_.gradient_norm / first_norm_ : 0));
   return std::move(result_);
