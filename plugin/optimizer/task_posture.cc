@@ -498,16 +498,21 @@ bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints) {
 }
 
 std::vector<FootPoint> FindFeet(const mjModel* m, const Start& start, const std::vector<PartGoal>& goals) {
-  constexpr double kInterval = 0.02, kSettles = 0.3;  // [s]: it may begin a little above the floor
+  constexpr double kInterval = 0.02, kSettles = 0.3;  // [s]: it may begin a little above the floor …
+  constexpr int kFurther = 5;                         // … and a foot come to lie on all its corners so much later
   const DataPtr data = MakeData(m);
   if (start.context.size() > 0) SetContext(m, data.get(), start.context);
   const int steps = std::max(1, static_cast<int>(std::lround(kInterval / m->opt.timestep)));
   std::vector<FootPoint> feet;
   VectorXd x = start.x, next = x, none;
-  for (double time = 0; time <= kSettles && feet.empty(); time += kInterval, x = next) {
+  int further = 0;
+  for (double time = 0; time <= kSettles && further <= kFurther; time += kInterval, x = next) {
     if (Forward(m, data.get(), x, start.u, none) != StepStatus::kOk) return {};
-    feet = StandsOn(m, data.get());
-    if (feet.empty() && Step(m, data.get(), x, start.u, steps, next, none) != StepStatus::kOk) return {};
+    std::vector<FootPoint> now = StandsOn(m, data.get());
+    if (now.size() > feet.size()) feet = std::move(now);
+    if (time == 0 && !feet.empty()) break;
+    further += !feet.empty();
+    if (Step(m, data.get(), x, start.u, steps, next, none) != StepStatus::kOk) return {};
   }
   std::erase_if(feet, [&](const FootPoint& foot) {
     return std::ranges::any_of(goals, [&](const PartGoal& goal) { return goal.Body(m) == foot.body; });

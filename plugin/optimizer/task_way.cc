@@ -84,7 +84,7 @@ pugi::xml_node AddGuess(pugi::xml_node guesses, const char* attribute, const std
 
 void SetPostures(const char* attribute, const Waypoints& way, pugi::xml_node guess) {
   SetAttribute(guess, attribute, "true");
-  SetAttribute(guess, "qpos", NumbersText(way.qpos.reshaped(), 6));
+  SetAttribute(guess, "qpos", NumbersText(way.qpos.reshaped(), 12));  // what stands may fall a little beside it
   SetAttribute(guess, "at", NumbersText(way.time, 9));
 }
 
