@@ -80,20 +80,19 @@ class PostureSearch {
   double nearest_ = kInf;  // |r| there
 };
 
-// the joints that actuators move directly, as all joints between them and the world; or with the free ones among these
+// the joints that actuators move directly, as all joints between them and the world; or with the free ones above them
 std::vector<int> ActuatedJoints(const mjModel* m, bool free) {
   std::vector<int> joints;
   std::vector<char> driven(static_cast<std::size_t>(m->nv), 0);
-  for (int j = 0; j < m->njnt && free; ++j) {
-    if (m->jnt_type[j] != mjJNT_FREE) continue;
-    joints.push_back(j);
-    std::fill_n(driven.begin() + m->jnt_dofadr[j], JointDofs(mjJNT_FREE), 1);
-  }
   for (int i = 0; i < m->nactuator && !(m->opt.disableflags & mjDSBL_ACTUATION); ++i) {
     const int joint = m->actuator_trnid[2 * i];
     if (!ActsOnJoint(m, i) || !IsScalarJoint(m->jnt_type[joint])) continue;
     joints.push_back(joint);
-    driven[static_cast<std::size_t>(m->jnt_dofadr[joint])] = 1;
+    const int dof = m->jnt_dofadr[joint], first = m->tree_dofadr[m->dof_treeid[dof]], root = m->dof_jntid[first];
+    driven[static_cast<std::size_t>(dof)] = 1;
+    if (!free || m->jnt_type[root] != mjJNT_FREE || driven[static_cast<std::size_t>(first)]) continue;
+    joints.push_back(root);
+    std::fill_n(driven.begin() + first, JointDofs(mjJNT_FREE), 1);
   }
   std::erase_if(joints, [&](int joint) {
     int dof = m->jnt_dofadr[joint];

@@ -423,6 +423,16 @@ TEST_F(Reach, WhatStandsGoesDownOnItsFeet) {
   const std::string humanoid = std::string(COSTATE_MODELS) + "/humanoid/humanoid.xml";
   EXPECT_EQ(MakeReachTask(humanoid, {.start = "stand", .goals = {"body:pelvis=0,0,1.2"}}).text.find("<guess"),
             std::string::npos);
+
+  // a box on the floor has no legs
+  support::TemporaryFolder folder;
+  const std::string pushed = folder.Write("push.xml", R"(<mujoco><worldbody><geom type="plane" size="5 5 1"/>
+    <body name="box" pos=".3 0 .1"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+    <body name="ball" pos="0 .5 .1"><freejoint/><geom size=".1"/></body>
+    <body pos="0 0 .1"><joint name="pusher" type="slide" axis="1 0 0"/><geom size=".1"/></body></worldbody>
+    <actuator><position joint="pusher" kp="100" kv="20"/></actuator></mujoco>)");
+  EXPECT_EQ(MakeReachTask(pushed, {.goals = {"body:box=.5,0,_"}}).text.find("<guess hold=\"true\" qpos="),
+            std::string::npos);
 }
 
 // joints without a name are called by their number, here as everywhere
