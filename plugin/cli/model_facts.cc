@@ -8,6 +8,7 @@
 
 #include "core/collision_filter.h"
 #include "core/driven.h"
+#include "core/joint.h"
 #include "core/option_words.h"
 #include "optimizer/hints.h"
 
@@ -43,8 +44,6 @@ std::string DeepStart(const Task& task) {
 }
 
 namespace {
-
-bool HasFreeRoot(const mjModel* m, int tree) { return m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE; }
 
 // -1: of the world, of mocap bodies and of flexes
 int TreeOfGeom(const mjModel* m, int geom) { return geom < 0 ? -1 : m->body_treeid[m->geom_bodyid[geom]]; }

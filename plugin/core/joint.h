@@ -29,6 +29,11 @@ inline int StateEntry(const mjModel* model, int entry) {
   return k < JointLinearDofs(model->jnt_type[joint]) ? model->jnt_qposadr[joint] + k : -1;
 }
 
+/// Does a kinematic tree begin with a free joint?
+inline bool HasFreeRoot(const mjModel* model, int tree) {
+  return model->jnt_type[model->dof_jntid[model->tree_dofadr[tree]]] == mjJNT_FREE;
+}
+
 /// First dof of the group that turns together with this one: where there is none, itself.
 inline int GroupBegin(const mjModel* model, int dof) {
   const int joint = model->dof_jntid[dof];

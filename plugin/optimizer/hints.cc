@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "core/actuator_range.h"
 #include "core/element.h"
 #include "core/lap.h"
 #include "optimizer/basin_hopping.h"
+#include "optimizer/foothold.h"
 #include "optimizer/stuck.h"
 #include "optimizer/take_knot.h"
 #include "rollout/knot_health.h"
@@ -57,6 +59,26 @@ std::string TouchingName(const mjModel* m, int geom) {
   const int body = m->geom_bodyid[geom];
   const std::string own = GivenName(m, mjOBJ_GEOM, geom);
   return fmt::format("'{}'", body == 0 && !own.empty() ? own : ElementName(m, mjOBJ_BODY, body));
+}
+
+// where robots stand at a knot, and the centre of mass of each kinematic tree
+struct Stand {
+  std::vector<Foothold> feet;
+  Eigen::Matrix3Xd mass;
+};
+std::optional<Stand> StandAt(const Task& task, const Trajectory& motion, int t) {
+  const mjModel* m = task.model.get();
+  const DataPtr data = MakeData(m);
+  SetContext(m, data.get(), task.context);
+  SetMovingContext(m, data.get(), motion.context.col(std::min<Eigen::Index>(t, motion.context.cols() - 1)));
+  VectorXd none;
+  if (Forward(m, data.get(), motion.X.col(t), motion.U.col(std::min(t, motion.N() - 1)), none) != StepStatus::kOk)
+    return std::nullopt;
+  Stand stand{FindFootholds(m, data.get()), Eigen::Matrix3Xd(3, m->ntree)};
+  for (int tree = 0; tree < m->ntree; ++tree)
+    stand.mass.col(tree) =
+        Eigen::Map<const Eigen::Vector3d>(data->subtree_com + 3 * m->dof_bodyid[m->tree_dofadr[tree]]);
+  return stand;
 }
 
 }  // namespace
@@ -192,50 +214,22 @@ std::string ComeDown(const Task& task, const Trajectory& motion) {
   const mjModel* m = task.model.get();
   const Eigen::Map<const Eigen::Vector3d> gravity(m->opt.gravity);
   if (motion.N() == 0 || gravity.norm() == 0) return "";
-  struct Ends {
-    std::vector<double> height;          // of each tree's centre of mass
-    std::vector<std::vector<int>> geom;  // of each tree that touches what stands …
-    std::vector<int> on;                 // … and what
-  } ends[2];
-  const DataPtr data = MakeData(m);
-  VectorXd none;
-  for (const int k : {0, 1}) {
-    const int t = k == 0 ? 0 : motion.N();
-    SetContext(m, data.get(), task.context);
-    SetMovingContext(m, data.get(), motion.context.col(std::min<Eigen::Index>(t, motion.context.cols() - 1)));
-    if (Forward(m, data.get(), motion.X.col(t), motion.U.col(std::min(t, motion.N() - 1)), none) != StepStatus::kOk)
-      return "";
-    ends[k].geom.resize(m->ntree);
-    ends[k].on.assign(m->ntree, -1);
-    for (int tree = 0; tree < m->ntree; ++tree) {
-      const int root = m->dof_bodyid[m->tree_dofadr[tree]];
-      ends[k].height.push_back(
-          -gravity.normalized().dot(Eigen::Map<const Eigen::Vector3d>(data->subtree_com + 3 * root)));
+  const std::optional<Stand> start = StandAt(task, motion, 0), end = StandAt(task, motion, motion.N());
+  if (!start || !end) return "";
+  for (const Foothold& foot : end->feet) {
+    const int tree = m->body_treeid[foot.body];
+    const double lower = gravity.normalized().dot(end->mass.col(tree) - start->mass.col(tree));
+    const auto is_of_tree = [&](const Foothold& other) { return m->body_treeid[other.body] == tree; };
+    const auto is_same = [&](const Foothold& other) { return other.body == foot.body; };
+    if (lower < kLower * m->stat.extent || std::ranges::none_of(start->feet, is_of_tree) ||
+        std::ranges::any_of(start->feet, is_same)) {
+      continue;
     }
-    for (int i = 0; i < data->ncon; ++i) {
-      for (const int side : {0, 1}) {
-        const int geom = data->contact[i].geom[side], other = data->contact[i].geom[1 - side];
-        if (geom < 0 || other < 0 || data->contact[i].efc_address < 0) continue;
-        const int tree = m->body_treeid[m->geom_bodyid[geom]];
-        if (tree < 0 || m->body_treeid[m->geom_bodyid[other]] >= 0) continue;
-        ends[k].geom[tree].push_back(m->geom_bodyid[geom]);
-        ends[k].on[tree] = other;
-      }
-    }
-  }
-  for (int tree = 0; tree < m->ntree; ++tree) {
-    const std::vector<int>&before = ends[0].geom[tree], &now = ends[1].geom[tree];
-    const bool free = m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] == mjJNT_FREE;
-    const double lower = ends[0].height[tree] - ends[1].height[tree];
-    if (!free || before.empty() || lower < kLower * m->stat.extent) continue;
-    const auto other =
-        std::find_if(now.begin(), now.end(), [&](int body) { return std::ranges::find(before, body) == before.end(); });
-    if (other == now.end()) continue;
-    const std::string root = ElementName(m, mjOBJ_BODY, m->dof_bodyid[m->tree_dofadr[tree]]);
     return fmt::format(
         "at the end '{}' touches {}, at the start it does not, and the robot is {:.2g} m lower: if it shall stand, "
         "goals such as body:{}:zaxis=0,0,1 say so",
-        ElementName(m, mjOBJ_BODY, *other), TouchingName(m, ends[1].on[tree]), lower, root);
+        ElementName(m, mjOBJ_BODY, foot.body), TouchingName(m, foot.on), lower,
+        ElementName(m, mjOBJ_BODY, m->dof_bodyid[m->tree_dofadr[tree]]));
   }
   return "";
 }

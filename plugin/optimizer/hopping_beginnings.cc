@@ -275,16 +275,21 @@ bool BasinHopping::MayShoot(bool last) const {
   return TouchesNothing(problem_, out_.result.trajectory) || (!last && GuessTouchesNothing());
 }
 
-bool BasinHopping::GuessTouchesNothing() const {
-  Trajectory first;
+std::optional<Trajectory> BasinHopping::Play(const Guess& guess) const {
+  Trajectory motion;
   Simulator simulator(problem_.model, problem_.context, problem_.substeps);
-  return simulator.Rollout(problem_.x0, guess_.U, &first).ok() && TouchesNothing(problem_, first);
+  return simulator.Rollout(problem_.x0, guess.U, &motion).ok() ? std::optional(std::move(motion)) : std::nullopt;
 }
 
-bool BasinHopping::GuessIsThere(const Guess& guess) const {
-  Trajectory first;
-  Simulator simulator(problem_.model, problem_.context, problem_.substeps);
-  return MayBeThere() && simulator.Rollout(problem_.x0, guess.U, &first).ok() && IsThere(first);
+bool BasinHopping::GuessTouchesNothing() const {
+  const std::optional<Trajectory> motion = Play(guess_);
+  return motion && TouchesNothing(problem_, *motion);
+}
+
+bool BasinHopping::IsThere(const Guess& guess) const {
+  if (!MayBeThere()) return false;
+  const std::optional<Trajectory> motion = Play(guess);
+  return motion && IsThere(*motion);
 }
 
 // What the cost is about is out of touch: a hand is led there.

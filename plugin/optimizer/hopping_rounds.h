@@ -63,7 +63,8 @@ class BasinHopping {
   bool MayBeThere() const;
   bool IsThere(const Trajectory& motion) const;
   bool IsThere() const { return IsThere(out_.result.trajectory); }
-  bool GuessIsThere(const Guess& guess) const;
+  bool IsThere(const Guess& guess) const;
+  std::optional<Trajectory> Play(const Guess& guess) const;
   void SayThere();
   void SolveMirrored();
   void SolveUnlimited();

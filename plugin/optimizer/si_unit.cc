@@ -23,43 +23,43 @@ constexpr NamedScale kPrefixes[] = {{"n", 1e-9}, {"u", 1e-6}, {"µ", 1e-6}, {"m"
                                     {"d", 1e-1}, {"k", 1e3},  {"M", 1e6},  {"G", 1e9}};
 
 // and those that do not
-constexpr NamedScale kWhole[] = {{"kg", 1},
-                                 {"sec", 1},
-                                 {"second", 1},
-                                 {"seconds", 1},
-                                 {"msec", 1e-3},
-                                 {"usec", 1e-6},
-                                 {"min", 60},
-                                 {"h", 3600},
-                                 {"deg", kDegree},
-                                 {"degree", kDegree},
-                                 {"degrees", kDegree},
-                                 {"°", kDegree},
-                                 {"dps", kDegree},
-                                 {"mrad", 1e-3},
-                                 {"rev", kTurn},
-                                 {"turn", kTurn},
-                                 {"turns", kTurn},
-                                 {"rpm", kTurn / 60},
-                                 {"rps", kTurn},
-                                 {"inch", 0.0254},
-                                 {"ft", 0.3048},
-                                 {"lbf", 4.4482216152605},
-                                 {"kgf", 9.80665},
-                                 {"meter", 1},
-                                 {"meters", 1},
-                                 {"metre", 1},
-                                 {"metres", 1},
-                                 {"radian", 1},
-                                 {"radians", 1},
-                                 {"1", 1}};
+constexpr NamedScale kWholeUnits[] = {{"kg", 1},
+                                      {"sec", 1},
+                                      {"second", 1},
+                                      {"seconds", 1},
+                                      {"msec", 1e-3},
+                                      {"usec", 1e-6},
+                                      {"min", 60},
+                                      {"h", 3600},
+                                      {"deg", kDegree},
+                                      {"degree", kDegree},
+                                      {"degrees", kDegree},
+                                      {"°", kDegree},
+                                      {"dps", kDegree},
+                                      {"mrad", 1e-3},
+                                      {"rev", kTurn},
+                                      {"turn", kTurn},
+                                      {"turns", kTurn},
+                                      {"rpm", kTurn / 60},
+                                      {"rps", kTurn},
+                                      {"inch", 0.0254},
+                                      {"ft", 0.3048},
+                                      {"lbf", 4.4482216152605},
+                                      {"kgf", 9.80665},
+                                      {"meter", 1},
+                                      {"meters", 1},
+                                      {"metre", 1},
+                                      {"metres", 1},
+                                      {"radian", 1},
+                                      {"radians", 1},
+                                      {"1", 1}};
 
 std::optional<double> ScaleOfWord(const std::string& word) {
   const auto named = [](const auto& list, const std::string& name) {
     const auto at = std::find_if(std::begin(list), std::end(list), [&](const NamedScale& s) { return name == s.name; });
     return at == std::end(list) ? std::nullopt : std::optional<double>(at->scale);
   };
-  if (const auto scale = named(kWhole, word)) return scale;
+  if (const auto scale = named(kWholeUnits, word)) return scale;
   if (const auto scale = named(kUnits, word)) return scale;
   for (const NamedScale& prefix : kPrefixes) {
     if (!word.starts_with(prefix.name)) continue;

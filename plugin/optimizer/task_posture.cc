@@ -36,7 +36,7 @@ constexpr double kWide = 1.5;         // random postures of joints without a ran
 class PostureSearch {
  public:
   PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals, ConstVectorRef sizes,
-                double length, PostureJoints joints, std::vector<FootPoint> feet = {});
+                double length, PostureJoints joints, std::vector<Foothold> feet = {});
 
   std::vector<VectorXd> Run();
   double Miss();
@@ -54,7 +54,7 @@ class PostureSearch {
   };
   void Append(const PartGoal& goal);
   void AppendJoint(const PartGoal& goal);
-  void AppendFoot(const FootPoint& foot);
+  void AppendFoot(const Foothold& foot);
   Eigen::Index AppendRows(Eigen::Index rows);
   Measured Measure(const PartGoal& goal) const;
   bool Solve(VectorXd* q);
@@ -69,7 +69,7 @@ class PostureSearch {
   const mjModel* m_;
   DataPtr data_;
   const std::vector<PartGoal>& goals_;
-  std::vector<FootPoint> feet_;
+  std::vector<Foothold> feet_;
   double length_;
   VectorXd state_;
   std::vector<Joint> joints_;
@@ -88,10 +88,10 @@ std::vector<int> ActuatedJoints(const mjModel* m, bool free) {
     const int joint = m->actuator_trnid[2 * i];
     if (!ActsOnJoint(m, i) || !IsScalarJoint(m->jnt_type[joint])) continue;
     joints.push_back(joint);
-    const int dof = m->jnt_dofadr[joint], first = m->tree_dofadr[m->dof_treeid[dof]], root = m->dof_jntid[first];
+    const int dof = m->jnt_dofadr[joint], tree = m->dof_treeid[dof], first = m->tree_dofadr[tree];
     driven[static_cast<std::size_t>(dof)] = 1;
-    if (!free || m->jnt_type[root] != mjJNT_FREE || driven[static_cast<std::size_t>(first)]) continue;
-    joints.push_back(root);
+    if (!free || !HasFreeRoot(m, tree) || driven[static_cast<std::size_t>(first)]) continue;
+    joints.push_back(m->dof_jntid[first]);
     std::fill_n(driven.begin() + first, JointDofs(mjJNT_FREE), 1);
   }
   std::erase_if(joints, [&](int joint) {
@@ -125,7 +125,7 @@ int DirectActuators(const mjModel* m, int joint) {
 }
 
 PostureSearch::PostureSearch(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
-                             ConstVectorRef sizes, double length, PostureJoints joints, std::vector<FootPoint> feet)
+                             ConstVectorRef sizes, double length, PostureJoints joints, std::vector<Foothold> feet)
     : m_(model), data_(MakeData(model)), goals_(goals), feet_(std::move(feet)), length_(length), state_(start.x) {
   if (start.context.size() > 0) SetContext(m_, data_.get(), start.context);
   for (int id : JointsThatGo(m_, joints)) {
@@ -176,7 +176,7 @@ void PostureSearch::AppendJoint(const PartGoal& goal) {
     J_(first, static_cast<Eigen::Index>(j)) = joints_[j].dof == m_->jnt_dofadr[goal.id] ? joints_[j].size : 0;
 }
 
-void PostureSearch::AppendFoot(const FootPoint& foot) {
+void PostureSearch::AppendFoot(const Foothold& foot) {
   using Frame = Eigen::Matrix<double, 3, 3, Eigen::RowMajor>;
   const Eigen::Vector3d point = Eigen::Map<const Eigen::Vector3d>(data_->xpos + 3 * foot.body) +
                                 Eigen::Map<const Frame>(data_->xmat + 9 * foot.body) * foot.local;
@@ -230,7 +230,7 @@ void PostureSearch::Residual() {
   r_.resize(0);
   J_.resize(0, static_cast<Eigen::Index>(joints_.size()));
   for (const PartGoal& goal : goals_) Append(goal);
-  for (const FootPoint& foot : feet_) AppendFoot(foot);
+  for (const Foothold& foot : feet_) AppendFoot(foot);
 }
 
 // the least change that takes r away, of joints that their range does not hold
@@ -412,24 +412,6 @@ std::vector<double> PostureSearch::Nearest() {
   return misses;
 }
 
-// contacts of bodies below a free joint with what stands in the world
-std::vector<FootPoint> StandsOn(const mjModel* m, const mjData* d) {
-  std::vector<FootPoint> feet;
-  for (const mjContact* contact = d->contact; contact != d->contact + d->ncon; ++contact) {
-    for (const int side : {0, 1}) {
-      if (contact->geom[0] < 0 || contact->geom[1] < 0) continue;
-      const int body = m->geom_bodyid[contact->geom[side]], tree = m->body_treeid[body];
-      if (tree < 0 || m->body_treeid[m->geom_bodyid[contact->geom[1 - side]]] >= 0) continue;
-      if (m->jnt_type[m->dof_jntid[m->tree_dofadr[tree]]] != mjJNT_FREE) continue;
-      mjtNum from[3], local[3];
-      mju_sub3(from, contact->pos, d->xpos + 3 * body);
-      mju_mulMatTVec3(local, d->xmat + 9 * body, from);
-      feet.push_back({body, Eigen::Vector3d(local), Eigen::Vector3d(contact->pos)});
-    }
-  }
-  return feet;
-}
-
 }  // namespace
 
 double NaturalLength(const mjModel* model) { return std::clamp(0.25 * model->stat.extent, 0.05, 0.5); }
@@ -496,24 +478,24 @@ bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints) {
   return dof >= 0;
 }
 
-std::vector<FootPoint> FindFeet(const mjModel* m, const Start& start, const std::vector<PartGoal>& goals) {
+std::vector<Foothold> FindFeet(const mjModel* m, const Start& start, const std::vector<PartGoal>& goals) {
   constexpr double kInterval = 0.02, kSettles = 0.3;  // [s]: it may begin a little above the floor …
   constexpr int kFurther = 5;                         // … and a foot come to lie on all its corners so much later
   const DataPtr data = MakeData(m);
   if (start.context.size() > 0) SetContext(m, data.get(), start.context);
   const int steps = std::max(1, static_cast<int>(std::lround(kInterval / m->opt.timestep)));
-  std::vector<FootPoint> feet;
+  std::vector<Foothold> feet;
   VectorXd x = start.x, next = x, none;
   int further = 0;
   for (double time = 0; time <= kSettles && further <= kFurther; time += kInterval, x = next) {
     if (Forward(m, data.get(), x, start.u, none) != StepStatus::kOk) return {};
-    std::vector<FootPoint> now = StandsOn(m, data.get());
+    std::vector<Foothold> now = FindFootholds(m, data.get());
     if (now.size() > feet.size()) feet = std::move(now);
     if (time == 0 && !feet.empty()) break;
     further += !feet.empty();
     if (Step(m, data.get(), x, start.u, steps, next, none) != StepStatus::kOk) return {};
   }
-  std::erase_if(feet, [&](const FootPoint& foot) {
+  std::erase_if(feet, [&](const Foothold& foot) {
     return std::ranges::any_of(goals, [&](const PartGoal& goal) { return goal.Body(m) == foot.body; });
   });
   return feet;
@@ -521,7 +503,7 @@ std::vector<FootPoint> FindFeet(const mjModel* m, const Start& start, const std:
 
 std::vector<VectorXd> ReachPostures(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
                                     ConstVectorRef sizes, double length, PostureJoints joints,
-                                    std::vector<FootPoint> feet) {
+                                    std::vector<Foothold> feet) {
   return PostureSearch(model, start, goals, sizes, length, joints, std::move(feet)).Run();
 }
 

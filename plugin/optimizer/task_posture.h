@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "optimizer/foothold.h"
 #include "optimizer/task_start.h"
 
 namespace costate {
@@ -46,15 +47,8 @@ std::vector<int> JointsThatGo(const mjModel* model, PostureJoints joints);
 /// that it is tied to?
 bool MoveTo(const mjModel* model, const PartGoal& goal, PostureJoints joints);
 
-/// A point of a body that stays where it is.
-struct FootPoint {
-  int body;
-  Eigen::Vector3d local, world;
-};
-
-/// Where robots with a free joint stand, soon after the start: their contacts with what stands in the world, but those of
-/// bodies that a goal moves.
-std::vector<FootPoint> FindFeet(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals);
+/// Where robots stand, soon after the start, but on bodies that a goal moves.
+std::vector<Foothold> FindFeet(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals);
 
 /// Where these joints would have to go so that all goals are reached, the others staying where x has them, but for
 /// those that a goal names and a tendon or a tie drives, which are put there:
@@ -65,12 +59,12 @@ std::vector<FootPoint> FindFeet(const mjModel* model, const Start& start, const 
 /// nearest to x first, or, where all touch, the nearest one.
 /// @param start  its x, and its context where it has one.
 /// @param sizes  natural ones of each dof (nv).  @param length  natural one of places [m].
-/// @param feet   what else is to stay.
+/// @param feet   points that are to stay.
 /// @return   qpos (nq) of each; none where none was found, where none of these joints moves the parts, or for goals of
 ///           ball and free joints.
 std::vector<VectorXd> ReachPostures(const mjModel* model, const Start& start, const std::vector<PartGoal>& goals,
                                     ConstVectorRef sizes, double length, PostureJoints joints = PostureJoints::kServos,
-                                    std::vector<FootPoint> feet = {});
+                                    std::vector<Foothold> feet = {});
 
 /// How far each goal [m, rad] is off in the nearest posture that this search finds, of joints that actuators move
 /// directly. Empty where others move a part, too, as of a robot that walks.

@@ -49,10 +49,9 @@ constexpr double kLevels[] = {0, 0.25, 0.5, 0.75, 1};  // constant controls that
 constexpr int kFewControls = 4;                        // … where there are no more of them than this
 constexpr double kEffort = 0.02;
 constexpr double kEnough = 0.01;  // of what staying costs: a motion that is there is not polished any further
-constexpr double kLater[] = {0.6, 0.8, 0.95,
-                             1};        // as kThere, where that costs less: what falls over is there for a moment
-constexpr double kLegs[] = {0.6, 0.9};  // … of legs alone
-constexpr double kNearKey = 0.5;        // natural units by which any coordinate may be off a keyframe's
+// as kThere, where that costs less, as what falls over is there for a moment; and of legs alone
+constexpr double kLater[] = {0.6, 0.8, 0.95, 1}, kLegs[] = {0.6, 0.9};
+constexpr double kNearKey = 0.5;  // natural units by which any coordinate may be off a keyframe's
 // what a way round something keeps off it: in terms of the model's extent, of the room that its ends leave; what it costs
 // where nothing is left of that, and of how many pairs of geoms
 constexpr double kClear = 0.015, kOfRoom = 0.5, kTouching = 20;

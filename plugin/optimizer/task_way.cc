@@ -45,7 +45,7 @@ MatrixXd WayToOneOf(const mjModel* model, const Start& start, const std::vector<
 WayToGoals AddWayOfStanding(const Task& task, const Start& start, const std::vector<PartGoal>& goals,
                             const VectorXd& sizes, double time, WayToGoals to, pugi::xml_node guesses) {
   const mjModel* model = task.model.get();
-  std::vector<FootPoint> feet = FindFeet(model, start, goals);
+  std::vector<Foothold> feet = FindFeet(model, start, goals);
   const bool stands = !feet.empty() && std::ranges::all_of(goals, [&](const PartGoal& goal) {
     return MoveTo(model, goal, PostureJoints::kStanding);
   });
