@@ -49,8 +49,9 @@ QuaternionPair Quaternions(const RotationEntry& rotation, const KnotView& knot, 
 // memory that every evaluation of a term on this thread uses again
 struct TermScratch {
   VectorXd r, z, slots, g, d, v, rJ;
-  MatrixXd J, Ju, DJ, DJu, Jz;
+  MatrixXd J, Ju, DJ, DJu, Jz, V;
   ResidualJacobian map;
+  double outer = 0;
 };
 TermScratch& ThreadScratch(const ScratchNumber& number) {
   static thread_local std::vector<std::unique_ptr<TermScratch>> scratch;  // growing moves none
@@ -69,6 +70,44 @@ struct ScratchNumbers {
 ScratchNumbers& AllScratchNumbers() {
   static ScratchNumbers numbers;
   return numbers;
+}
+
+// g = w ρ', d = w ρ''; a vector norm adds outer · r rᵀ to the diagonal. Returns w ρ
+double NormSlopes(const ResidualTerm& term, const VectorXd& weight, double scale, TermScratch* scratch) {
+  const VectorXd& r = scratch->r;
+  scratch->g.resize(r.size());
+  scratch->d.resize(r.size());
+  scratch->outer = 0;
+  if (!term.norm.IsSeparable()) {
+    const VectorNormValue norm = EvaluateVector(term.norm, r);
+    const double w = scale * weight[0];
+    scratch->g = w * norm.slope * r;
+    scratch->d.setConstant(w * norm.slope);
+    scratch->outer = w * norm.outer;
+    return w * norm.value;
+  }
+  double sum = 0;
+  for (int i = 0; i < r.size(); ++i) {
+    const NormValue norm = Evaluate(term.norm, r[i]);
+    const double w = scale * weight[i];
+    sum += w * norm.value;
+    scratch->g[i] = w * norm.gradient;
+    scratch->d[i] = w * norm.curvature;
+  }
+  return sum;
+}
+
+// ∂r/∂z, below it the rows of (6a)
+void MapJacobian(const ResidualTerm& term, const KnotView& knot, const VectorXd& g, TermScratch* scratch) {
+  MatrixXd& J = scratch->map.measured;
+  term.map->Jacobian(knot, scratch->z, &scratch->map);
+  term.map->Curvature(knot, scratch->z, g, &scratch->V);
+  const Eigen::Index curvatures = scratch->V.rows();
+  if (curvatures == 0) return;
+  scratch->Jz.resize(J.rows() + curvatures, J.cols());
+  scratch->Jz.topRows(J.rows()) = J;
+  scratch->Jz.bottomRows(curvatures) = scratch->V;
+  J.swap(scratch->Jz);
 }
 
 // what is measured, less the target
@@ -375,72 +414,50 @@ void MeasuredJacobian(const ResidualTerm& term, const KnotView& knot, int state_
   }
 }
 
-// J and Ju of r = g(z, x, u): dg/dz of what is measured, and what the function reads itself
+// J and Ju of r = g(z, x, u), map being dg at z: dg/dz of what is measured, and what the function reads itself
 void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state_columns, bool control,
                        ConstMatrixRef C, ConstMatrixRef D, TermScratch* scratch) {
   MeasuredJacobian(term, knot, state_columns, control, C, D, scratch);
   if (!term.map) return;
-  ResidualJacobian& map = scratch->map;
-  term.map->Jacobian(knot, scratch->z, &map);
+  const ResidualJacobian& map = scratch->map;
   scratch->Jz.noalias() = map.measured * scratch->J;
   scratch->J.swap(scratch->Jz);
-  if (map.x.size() > 0) scratch->J += map.x;
+  if (map.x.size() > 0) scratch->J.topRows(map.x.rows()) += map.x;
   if (!control) return;
   scratch->Jz.noalias() = map.measured * scratch->Ju;
   scratch->Ju.swap(scratch->Jz);
-  if (map.u.size() > 0) scratch->Ju += map.u;
+  if (map.u.size() > 0) scratch->Ju.topRows(map.u.rows()) += map.u;
 }
 
 }  // namespace
 
-void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
-                               const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D,
-                               CostExpansion* out) const {
+void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& weight,
+                               double scale, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
   TermScratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(&term - terms_.data())]);
   const bool control = plan.control && knot.t < knot.N;
   const int n = plan.state_columns;
+  const VectorXd &r = scratch.r, &g = scratch.g, &d = scratch.d;
+  out->l += NormSlopes(term, weight, scale, &scratch);
+  if (term.map) MapJacobian(term, knot, g, &scratch);
   ResidualJacobians(term, knot, n, control, C, D, &scratch);
-  const MatrixXd& J = scratch.J;
-  const MatrixXd& Ju = scratch.Ju;
+  const MatrixXd &J = scratch.J, &Ju = scratch.Ju;
+  const Eigen::Index rows = r.size();
 
-  // g = w ρ', d = diagonal of w ρ''; a vector norm adds outer · r rᵀ to the diagonal
-  VectorXd& g = scratch.g;
-  VectorXd& d = scratch.d;
-  g.resize(r.size());
-  d.resize(r.size());
-  double outer = 0;
-  if (term.norm.IsSeparable()) {
-    for (int i = 0; i < r.size(); ++i) {
-      const NormValue norm = Evaluate(term.norm, r[i]);
-      const double w = scale * weight[i];
-      out->l += w * norm.value;
-      g[i] = w * norm.gradient;
-      d[i] = w * norm.curvature;
-    }
-  } else {
-    const VectorNormValue norm = EvaluateVector(term.norm, r);
-    const double w = scale * weight[0];
-    out->l += w * norm.value;
-    g = w * norm.slope * r;
-    d.setConstant(w * norm.slope);
-    outer = w * norm.outer;
-  }
-
-  // lx += Jᵀg, lxx += Jᵀ (diag(d) + outer r rᵀ) J, and the same with Ju
-  scratch.DJ = d.asDiagonal() * J;
-  if (outer != 0) {
-    scratch.rJ.noalias() = J.transpose() * r;
-    for (int j = 0; j < n; ++j) scratch.DJ.col(j) += outer * scratch.rJ[j] * r;
-  }
-  out->lx.head(n).noalias() += J.transpose() * g;
+  // lx += Jᵀg, lxx += Jᵀ (diag(d) + outer r rᵀ) J, and the same with Ju; rows of curvature below r's have none of g, and 1
+  // for d
+  const auto weighted = [&](const MatrixXd& jacobian, MatrixXd* DJ) {
+    *DJ = jacobian;
+    DJ->topRows(rows).array().colwise() *= d.array();
+    if (scratch.outer == 0) return;
+    scratch.rJ.noalias() = jacobian.topRows(rows).transpose() * r;
+    for (Eigen::Index j = 0; j < jacobian.cols(); ++j) DJ->col(j).head(rows) += scratch.outer * scratch.rJ[j] * r;
+  };
+  weighted(J, &scratch.DJ);
+  out->lx.head(n).noalias() += J.topRows(rows).transpose() * g;
   out->lxx.topLeftCorner(n, n).noalias() += J.transpose() * scratch.DJ;
   if (!control) return;
-  scratch.DJu = d.asDiagonal() * Ju;
-  if (outer != 0) {
-    scratch.rJ.noalias() = Ju.transpose() * r;
-    for (int j = 0; j < Ju.cols(); ++j) scratch.DJu.col(j) += outer * scratch.rJ[j] * r;
-  }
-  out->lu.noalias() += Ju.transpose() * g;
+  weighted(Ju, &scratch.DJu);
+  out->lu.noalias() += Ju.topRows(rows).transpose() * g;
   out->lux.leftCols(n).noalias() += Ju.transpose() * scratch.DJ;
   out->luu.noalias() += Ju.transpose() * scratch.DJu;
 }
@@ -451,7 +468,7 @@ void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef
     if (plans_[i].local) {
       ExpandLocal(terms_[i], knot, scratch->r, weight, scale, out);
     } else {
-      ExpandDense(terms_[i], plans_[i], knot, scratch->r, weight, scale, C, D, out);
+      ExpandDense(terms_[i], plans_[i], knot, weight, scale, C, D, out);
     }
   });
 }
@@ -551,6 +568,7 @@ void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, C
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
   const bool control = plan.control && knot.t < knot.N;
   Residual(index, knot, &scratch.r);
+  if (term.map) term.map->Jacobian(knot, scratch.z, &scratch.map);
   ResidualJacobians(term, knot, plan.state_columns, control, C, D, &scratch);
   *J = scratch.J;
   if (control) *Ju = scratch.Ju;
@@ -568,34 +586,25 @@ void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, K
 void ResidualCost::Gradient(const KnotView& knot, KnotGradient* out) const {
   ForEachWeighted(knot, [&](std::size_t i, TermScratch* scratch, const VectorXd& weight, double scale) {
     const ResidualTerm& term = terms_[i];
-    VectorXd &r = scratch->r, &g = scratch->g;
-    g.resize(r.size());
-    if (term.norm.IsSeparable()) {
-      for (int k = 0; k < r.size(); ++k) g[k] = scale * weight[k] * Evaluate(term.norm, r[k]).gradient;
-    } else {
-      g = scale * weight[0] * EvaluateVector(term.norm, r).slope * r;
-    }
+    NormSlopes(term, weight, scale, scratch);
     if (term.map) term.map->Jacobian(knot, scratch->z, &scratch->map);
-    PullResidual(term, knot, g, scratch, out);
+    PullResidual(term, knot, scratch->g, scratch, out);
   });
 }
 
-// Jᵀ (diag(d) + outer r rᵀ) J d, as ExpandDense
+// Jᵀ (diag(d) + outer r rᵀ) J d with the rows of (6a), as ExpandDense
 void ResidualCost::GaussNewtonProduct(const mjModel*, const KnotView& knot, const KnotGradient& direction,
                                       KnotGradient* out) const {
   ForEachWeighted(knot, [&](std::size_t i, TermScratch* scratch, const VectorXd& weight, double scale) {
     const ResidualTerm& term = terms_[i];
-    VectorXd &r = scratch->r, &g = scratch->g;
-    if (term.map) term.map->Jacobian(knot, scratch->z, &scratch->map);
-    g = PushResidual(term, knot, direction, scratch);
-    if (term.norm.IsSeparable()) {
-      for (int k = 0; k < r.size(); ++k) g[k] *= scale * weight[k] * Evaluate(term.norm, r[k]).curvature;
-    } else {
-      const VectorNormValue norm = EvaluateVector(term.norm, r);
-      const double along = norm.outer * r.dot(g);
-      g = scale * weight[0] * (norm.slope * g + along * r).eval();
-    }
-    PullResidual(term, knot, g, scratch, out);
+    const VectorXd& r = scratch->r;
+    NormSlopes(term, weight, scale, scratch);
+    if (term.map) MapJacobian(term, knot, scratch->g, scratch);
+    VectorXd along = PushResidual(term, knot, direction, scratch);
+    const double outer = scratch->outer == 0 ? 0 : scratch->outer * r.dot(along.head(r.size()));
+    along.head(r.size()).array() *= scratch->d.array();
+    if (outer != 0) along.head(r.size()) += outer * r;
+    PullResidual(term, knot, along, scratch, out);
   });
 }
 

@@ -94,7 +94,8 @@ class ScratchNumber {
 
 /// J = Σ_t scale Σ_terms weight · norm(residual(x_t, u_t, s_t)) + Σ_terms terminal · norm(residual(x_N, s_N)).
 ///
-/// Gauss–Newton: lxx = Σ w Jᵀ ρ''(r) J with J the residual's exact Jacobian, so that lxx ⪰ 0.
+/// Gauss–Newton: lxx = Σ w Jᵀ ρ''(r) J with J the residual's exact Jacobian, and the curvature of expressions where it
+/// is convex (6a), so that lxx ⪰ 0.
 class ResidualCost final : public Cost {
  public:
   /// @param model  gives sizes, names of sensors and their stage; not kept.
@@ -160,8 +161,8 @@ class ResidualCost final : public Cost {
   void ForEachWeighted(const KnotView& knot, F&& visit) const;
   void ExpandLocal(const ResidualTerm& term, const KnotView& knot, const VectorXd& r, const VectorXd& weight,
                    double scale, CostExpansion* out) const;
-  void ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& r,
-                   const VectorXd& weight, double scale, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const;
+  void ExpandDense(const ResidualTerm& term, const Plan& plan, const KnotView& knot, const VectorXd& weight,
+                   double scale, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const;
 
   Dims dims_;
   std::vector<ResidualTerm> terms_;

@@ -1,19 +1,13 @@
 #include "optimizer/expression.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include <Eigen/Eigenvalues>
+
 namespace costate {
-namespace {
 
-using Op = Expression::Op;
-
-struct Slopes {
-  double a = 0, b = 0;
-};
-
-// partial derivatives of a node by its arguments; y: its value. Where there is none (sqrt, abs and
-// powers below 1 at 0) it is 0.
-Slopes Differentiate(const Expression::Node& node, double a, double b, double y) {
+Expression::Slopes Expression::Differentiate(const Node& node, double a, double b, double y) {
   switch (node.op) {
     case Op::kAdd: return {1, 1};
     case Op::kSubtract: return {1, -1};
@@ -46,8 +40,6 @@ Slopes Differentiate(const Expression::Node& node, double a, double b, double y)
   }
   return {};
 }
-
-}  // namespace
 
 double Expression::Operate(Op op, double a, double b) {
   switch (op) {
@@ -104,36 +96,202 @@ void Expression::Value(const KnotView& knot, const VectorXd& z, VectorXd* r) con
   for (int i = 0; i < size(); i++) (*r)[i] = values[results_[static_cast<std::size_t>(i)]];
 }
 
-void Expression::Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const {
-  static thread_local VectorXd values, adjoint;
-  static thread_local std::vector<Slopes> slopes;
-  Run(knot.TaskTime(), z, &values);
-  slopes.resize(nodes_.size());
+Expression::Point& Expression::SlopesAt(double time, const VectorXd& z) const {
+  static thread_local Point point;
+  Run(time, z, &point.values);
+  point.slopes.resize(nodes_.size());
   for (std::size_t i = 0; i < nodes_.size(); i++) {
     const Node& node = nodes_[i];
     const bool leaf = node.op == Op::kConstant || node.op == Op::kInput || node.op == Op::kTime;
-    slopes[i] = leaf ? Slopes{}
-                     : Differentiate(node, values[node.a], node.b < 0 ? 0 : values[node.b],
-                                     values[static_cast<Eigen::Index>(i)]);
+    point.slopes[i] = leaf ? Slopes{}
+                           : Differentiate(node, point.values[node.a], node.b < 0 ? 0 : point.values[node.b],
+                                           point.values[static_cast<Eigen::Index>(i)]);
   }
+  return point;
+}
 
-  // one row of the Jacobian: the slope of its result by every node, backwards
+// the slope of the last node by every one, backwards
+template <typename Row>
+void Expression::AddSlopes(int last, Point* point, Row&& row) const {
+  VectorXd& adjoint = point->adjoint;
+  adjoint.setZero(last + 1);
+  adjoint[last] = 1;
+  for (int i = last; i >= 0; i--) {
+    if (adjoint[i] == 0) continue;
+    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    if (node.op == Op::kInput) {
+      row[node.a] += adjoint[i];
+    } else if (node.a >= 0) {
+      const Slopes slope = point->slopes[static_cast<std::size_t>(i)];
+      adjoint[node.a] += slope.a * adjoint[i];
+      if (node.b >= 0) adjoint[node.b] += slope.b * adjoint[i];
+    }
+  }
+}
+
+void Expression::Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const {
+  Point& point = SlopesAt(knot.TaskTime(), z);
   J->measured.setZero(size(), z.size());
   J->x.resize(0, 0);
   J->u.resize(0, 0);
   for (int row = 0; row < size(); row++) {
+    AddSlopes(results_[static_cast<std::size_t>(row)], &point, J->measured.row(row));
+  }
+}
+
+// ---- curvature ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// a component of more keeps Gauss–Newton's curvature: to part theirs takes longer, and no task needed fewer iterations
+constexpr std::size_t kMaxVariables = 3;
+constexpr double kConvex = 1e-9;  // least eigenvalue of what counts as convex, of the largest
+
+}  // namespace
+
+Expression::Bends Expression::DifferentiateTwice(const Node& node, double a, double b, double y) {
+  switch (node.op) {
+    case Op::kMultiply: return {0, 1, 0};
+    case Op::kDivide: return {0, -1 / (b * b), 2 * y / (b * b)};
+    case Op::kPower: {
+      const bool none = b == 0 || b == 1 || (a == 0 && b < 2);
+      const double log = a > 0 ? std::log(a) : 0;
+      return {none ? 0 : b * (b - 1) * std::pow(a, b - 2), a > 0 ? std::pow(a, b - 1) * (1 + b * log) : 0,
+              y * log * log};
+    }
+    case Op::kAtan2: {
+      const double s = (a * a + b * b) * (a * a + b * b);
+      return {-2 * a * b / s, (a * a - b * b) / s, 2 * a * b / s};
+    }
+    case Op::kSin:
+    case Op::kCos: return {-y};
+    case Op::kTan: return {2 * y * (1 + y * y)};
+    case Op::kAsin: return {a / std::pow(1 - a * a, 1.5)};
+    case Op::kAcos: return {-a / std::pow(1 - a * a, 1.5)};
+    case Op::kAtan: return {-2 * a / ((1 + a * a) * (1 + a * a))};
+    case Op::kSinh:
+    case Op::kCosh:
+    case Op::kExp: return {y};
+    case Op::kTanh: return {-2 * y * (1 - y * y)};
+    case Op::kLog: return {-1 / (a * a)};
+    case Op::kSqrt: return {y > 0 ? -0.25 / (y * y * y) : 0};
+    default: return {};
+  }
+}
+
+// each component's variables: affine nodes that go into what is not, on the way to it
+void Expression::FindCurved() {
+  enum Kind { kFixed, kAffine, kBent };
+  std::vector<Kind> kind(nodes_.size(), kFixed);
+  std::vector<char> bends(nodes_.size(), 0);  // by more than its arguments do
+  const auto kind_of = [&](int i) { return i < 0 ? kFixed : kind[static_cast<std::size_t>(i)]; };
+  for (std::size_t i = 0; i < nodes_.size(); i++) {
+    const Node& node = nodes_[i];
+    if (node.op == Op::kInput) kind[i] = kAffine;
+    if (node.op == Op::kInput || node.op == Op::kConstant || node.op == Op::kTime) continue;
+    const Kind a = kind_of(node.a), b = kind_of(node.b);
+    switch (node.op) {
+      case Op::kAdd:
+      case Op::kSubtract:
+      case Op::kMin:
+      case Op::kMax:
+      case Op::kAbs: break;
+      case Op::kFloor: continue;  // constant between its steps
+      case Op::kMultiply: bends[i] = a != kFixed && b != kFixed; break;
+      case Op::kDivide: bends[i] = b != kFixed; break;
+      default: bends[i] = a != kFixed || b != kFixed;
+    }
+    kind[i] = bends[i] ? kBent : std::max(a, b);
+  }
+
+  for (int row = 0; row < size(); row++) {
     const int last = results_[static_cast<std::size_t>(row)];
-    adjoint.setZero(last + 1);
-    adjoint[last] = 1;
+    if (kind_of(last) != kBent) continue;
+    Curved curved;
+    curved.row = row;
+    std::vector<char> reached(static_cast<std::size_t>(last) + 1, 0), needed = reached;
+    reached[static_cast<std::size_t>(last)] = 1;
     for (int i = last; i >= 0; i--) {
-      if (adjoint[i] == 0) continue;
-      const Node& node = nodes_[static_cast<std::size_t>(i)];
-      if (node.op == Op::kInput) {
-        J->measured(row, node.a) += adjoint[i];
-      } else if (node.a >= 0) {
-        adjoint[node.a] += slopes[static_cast<std::size_t>(i)].a * adjoint[i];
-        if (node.b >= 0) adjoint[node.b] += slopes[static_cast<std::size_t>(i)].b * adjoint[i];
+      const auto n = static_cast<std::size_t>(i);
+      if (!reached[n]) continue;
+      if (kind[n] != kBent) {
+        if (needed[n]) curved.variables.push_back(i);
+        continue;
       }
+      curved.nodes.push_back(i);
+      for (const int argument : {nodes_[n].a, nodes_[n].b}) {
+        if (kind_of(argument) == kFixed) continue;
+        reached[static_cast<std::size_t>(argument)] = 1;
+        needed[static_cast<std::size_t>(argument)] |= bends[n] | needed[n];
+      }
+    }
+    std::reverse(curved.nodes.begin(), curved.nodes.end());
+    if (curved.variables.size() > kMaxVariables) continue;
+    curvatures_ += static_cast<int>(curved.variables.size());
+    curved_.push_back(std::move(curved));
+  }
+}
+
+void Expression::Curvature(const KnotView& knot, const VectorXd& z, const VectorXd& g, MatrixXd* V) const {
+  V->setZero(curvatures_, z.size());
+  if (curvatures_ == 0) return;
+  static thread_local MatrixXd tangents, slopes;
+  Point& point = SlopesAt(knot.TaskTime(), z);
+  const VectorXd& values = point.values;
+  VectorXd& adjoint = point.adjoint;
+  Eigen::Index first = 0;
+  for (const Curved& curved : curved_) {
+    const auto k = static_cast<Eigen::Index>(curved.variables.size());
+    const Eigen::Index row = first;
+    first += k;
+    if (g[curved.row] == 0) continue;
+
+    // tangents of the nodes by the variables
+    tangents.setZero(k, values.size());
+    for (Eigen::Index j = 0; j < k; j++) tangents(j, curved.variables[static_cast<std::size_t>(j)]) = 1;
+    for (const int i : curved.nodes) {
+      const Node& node = nodes_[static_cast<std::size_t>(i)];
+      const Slopes slope = point.slopes[static_cast<std::size_t>(i)];
+      tangents.col(i) = slope.a * tangents.col(node.a);
+      if (node.b >= 0) tangents.col(i) += slope.b * tangents.col(node.b);
+    }
+
+    // H = the sum over nodes of their own second derivative along these tangents, times g and their slope in it
+    Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, 0, kMaxVariables, kMaxVariables> H;
+    H.setZero(k, k);
+    adjoint.setZero(values.size());
+    adjoint[curved.nodes.back()] = g[curved.row];
+    for (auto i = curved.nodes.rbegin(); i != curved.nodes.rend(); ++i) {
+      const Node& node = nodes_[static_cast<std::size_t>(*i)];
+      const double weight = adjoint[*i];
+      if (weight == 0) continue;
+      const Slopes slope = point.slopes[static_cast<std::size_t>(*i)];
+      const Bends bend = DifferentiateTwice(node, values[node.a], node.b < 0 ? 0 : values[node.b], values[*i]);
+      const auto ta = tangents.col(node.a);
+      adjoint[node.a] += weight * slope.a;
+      if (bend.aa != 0) H.noalias() += weight * bend.aa * ta * ta.transpose();
+      if (node.b < 0) continue;
+      const auto tb = tangents.col(node.b);
+      adjoint[node.b] += weight * slope.b;
+      if (bend.bb != 0) H.noalias() += weight * bend.bb * tb * tb.transpose();
+      if (bend.ab == 0) continue;
+      H.noalias() += weight * bend.ab * ta * tb.transpose();
+      H.noalias() += weight * bend.ab * tb * ta.transpose();
+    }
+    if (!H.allFinite()) continue;
+
+    // by z, where it is convex: of a saddle's, what is convex by itself leads to other valleys
+    const Eigen::SelfAdjointEigenSolver<decltype(H)> parts(H);
+    const double most = parts.eigenvalues()[k - 1];
+    if (most <= 0 || parts.eigenvalues()[0] < -kConvex * most) continue;
+    slopes.setZero(k, z.size());
+    for (Eigen::Index j = 0; j < k; j++) {
+      AddSlopes(curved.variables[static_cast<std::size_t>(j)], &point, slopes.row(j));
+    }
+    for (Eigen::Index i = 0; i < k; i++) {
+      if (parts.eigenvalues()[i] <= 0) continue;
+      const double root = std::sqrt(parts.eigenvalues()[i]);
+      for (Eigen::Index j = 0; j < k; j++) V->row(row + i) += root * parts.eigenvectors()(j, i) * slopes.row(j);
     }
   }
 }

@@ -26,6 +26,7 @@ class Expression final : public ResidualMap {
   int size() const override { return static_cast<int>(results_.size()); }
   void Value(const KnotView& knot, const VectorXd& z, VectorXd* r) const override;
   void Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const override;
+  void Curvature(const KnotView& knot, const VectorXd& z, const VectorXd& g, MatrixXd* V) const override;
 
   enum class Op {
     kConstant,
@@ -64,10 +65,40 @@ class Expression final : public ResidualMap {
   static double Operate(Op op, double a, double b);
 
  private:
+  // partial derivatives of a node by its arguments
+  struct Slopes {
+    double a = 0, b = 0;
+  };
+  struct Bends {
+    double aa = 0, ab = 0, bb = 0;
+  };
+  // y: the node's value. Where there is none (sqrt, abs and powers below 1 at 0) it is 0.
+  static Slopes Differentiate(const Node& node, double a, double b, double y);
+  static Bends DifferentiateTwice(const Node& node, double a, double b, double y);
+
+  // A component that is not affine in z, nor between corners: a function of a few numbers that are.
+  struct Curved {
+    int row = 0;
+    std::vector<int> variables;  // nodes: those numbers
+    std::vector<int> nodes;      // what is made of them, in order; the last is the component
+  };
+
+  // all nodes at a point, in this thread's memory
+  struct Point {
+    VectorXd values, adjoint;
+    std::vector<Slopes> slopes;
+  };
+  Point& SlopesAt(double time, const VectorXd& z) const;
+  // row[e] += the slope of a node by z[e]
+  template <typename Row>
+  void AddSlopes(int node, Point* point, Row&& row) const;
   void Run(double time, const VectorXd& z, VectorXd* values) const;
+  void FindCurved();
 
   std::vector<Node> nodes_;
   std::vector<int> results_;  ///< nodes
+  std::vector<Curved> curved_;
+  int curvatures_ = 0;  // rows of Curvature: all their variables
 };
 
 /// Words of a text that could be names: for finding what an expression reads before it is compiled.

@@ -353,6 +353,7 @@ Expression::Expression(const std::string& text, const std::vector<ExpressionName
     defined[name.name] = std::move(entries);
   }
   results_ = ExpressionCompiler(defined, &nodes_).Compile(text);
+  FindCurved();
 }
 
 std::vector<std::string> ExpressionWords(const std::string& text) {

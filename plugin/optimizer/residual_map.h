@@ -23,6 +23,12 @@ class ResidualMap {
 
   /// Sizes are set here: n × z.size(); x and u are empty unless read (u at t == N, too).
   virtual void Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacobian* J) const = 0;
+
+  /// Rows V (m × z.size()) with Vᵀ V = Σ_i g_i ∂²r_i/∂z² over those components where this is convex, or over as many of
+  /// them as are known: by default none, m = 0.
+  virtual void Curvature(const KnotView&, const VectorXd& z, const VectorXd& /*g*/, MatrixXd* V) const {
+    V->resize(0, z.size());
+  }
 };
 
 /// The callback registered under a name, for a model that outlives it; null when there is none.

@@ -28,6 +28,7 @@
 namespace {
 
 constexpr std::array<int, 4> kIterations{0, 9, 19, 59};
+constexpr double kRounding = 1e-9;
 
 struct PeerTask {
   const char* name;
@@ -85,7 +86,9 @@ Outcome Solve(const costate::Task& task, int threads, double peer_cost, Way way)
   double last = start;
   const auto observe = [&](const costate::IterationRecord& record) {
     const double now = now_of();
-    outcome.seconds.push_back(now - last);
+    if (record.actual_change < -kRounding * record.cost || outcome.seconds.empty()) {
+      outcome.seconds.push_back(now - last);
+    }
     outcome.cost.push_back(outcome.cost.empty() ? record.cost
                                                 : std::min(record.cost, outcome.cost.back()));  // of the best motion
     if (outcome.seconds_to_peer < 0 && record.cost <= peer_cost) {
@@ -144,7 +147,7 @@ void Print(const costate::Task& task, const PeerTask& peer) {
   const Outcome one = Solve(task, 1, goal, Way::kDefault), two = Solve(task, 2, goal, Way::kDefault);
   const Outcome hop = Solve(task, 1, goal, Way::kHopping), hop2 = Solve(task, 2, goal, Way::kHopping);
   const Outcome alone = Solve(task, 1, goal, Way::kAlone), alone2 = Solve(task, 2, goal, Way::kAlone);
-  const double n = std::max<double>(1, static_cast<double>(one.seconds.size()));
+  const double n = std::max<double>(1, static_cast<double>(one.cost.size()));
   const double ms = 1e3 * Median(alone.seconds), ms2 = 1e3 * Median(alone2.seconds);
   fmt::print("{} ({} knots of {:g} s), of the guess {:.6g}; {}\n", peer.name, task.N + 1, task.model->opt.timestep,
              one.initial, one.status);

@@ -183,6 +183,27 @@ constexpr char kMeasures[] =
     "<measure name='force' joint='shoulder' quantity='force'/><let name='standing' value='tip[2] / sqrt(tip[2]^2 + "
     "0.2)'/>";
 
+// (6a): half the square of a norm costs what the sum of squares does, in its second derivative, too
+TEST(FunctionCurvature, OfANormIsThatOfTheSumOfSquares) {
+  const Task norm = LoadZooTask(kMeasures + std::string("<cost value='norm(tip - 3 * v)' weight='3' terminal='2'/>"));
+  const Task squares = LoadZooTask(kMeasures + std::string("<cost value='tip - 3 * v' weight='3' terminal='2'/>"));
+  const Dims dims(norm.model.get());
+  const VectorXd x = support::RandomState(norm.model.get(), 1), u = support::RandomControl(norm.model.get(), 1);
+  for (const bool last : {false, true}) {
+    KnotCost cost(norm, last);
+    cost.Value(x, u);
+    const MatrixXd C = MatrixXd::Random(dims.ns, dims.ndx),
+                   D = MatrixXd::Random(last ? 0 : dims.ns, last ? 0 : dims.nu);
+    CostExpansion found, expected;
+    norm.cost->Expand(cost.Knot(x, u), C, D, &found);
+    squares.cost->Expand(cost.Knot(x, u), C, D, &expected);
+    EXPECT_NEAR(found.l, expected.l, 1e-14 * expected.l);
+    const double size = expected.lxx.cwiseAbs().maxCoeff();
+    EXPECT_TRUE(MatricesNear(found.lxx, expected.lxx, 1e-13 * size, TangentNames(norm.model.get())));
+    EXPECT_LT((found.lx - expected.lx).norm(), 1e-13 * expected.lx.norm());
+  }
+}
+
 struct FunctionCost {
   const char* text;
   bool of_control = false;

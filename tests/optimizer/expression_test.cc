@@ -4,6 +4,8 @@
 #include <costate/error.h>
 #include <gtest/gtest.h>
 
+#include <Eigen/Eigenvalues>
+
 #include <cmath>
 
 #include "support/comma_locale.h"
@@ -95,6 +97,55 @@ INSTANTIATE_TEST_SUITE_P(EveryFunction, ExpressionSlope,
                                            "[a * v[0:2], half][1, 2]", "cos(4 * pi * time + a)"));
 
 // where there is none, the slope is 0: a solver that starts at rest on its target gets numbers
+// Vᵀ V of Curvature: the slope's centred differences, which leave 1e-9 of the largest entry, of rows that are convex
+class ExpressionCurvature : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ExpressionCurvature, IsTheSlopesDifferenceWhereThatIsConvex) {
+  const Expression expression(GetParam(), kNames);
+  const VectorXd z = Point(), none;
+  const long n = z.size();
+  for (const double side : {1.0, -1.0}) {
+    VectorXd g(expression.size());
+    MatrixXd convex = MatrixXd::Zero(n, n);
+    for (int row = 0; row < expression.size(); row++) {
+      MatrixXd H(n, n);
+      for (long i = 0; i < n; i++) {
+        const VectorXd h = 6e-6 * VectorXd::Unit(n, i);
+        H.col(i) = (SlopesAt(expression, z + h) - SlopesAt(expression, z - h)).row(row).transpose() / 12e-6;
+      }
+      g[row] = side * (row + 1);
+      H = (0.5 * g[row] * (H + H.transpose())).eval();
+      if (Eigen::SelfAdjointEigenSolver<MatrixXd>(H).eigenvalues()[0] > -1e-7) convex += H;
+    }
+    MatrixXd V;
+    expression.Curvature({.t = 1, .N = 2, .time = 0, .dt = 0.25, .x = none, .u = none, .s = none}, z, g, &V);
+    EXPECT_LT((V.transpose() * V - convex).cwiseAbs().maxCoeff(), 1e-8 * (1 + convex.cwiseAbs().maxCoeff()))
+        << GetParam() << ", g " << side;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryFunction, ExpressionCurvature,
+                         ::testing::Values("a^2", "a^-1.5", "a^v[0]", "a^w[1]", "norm(v - w)", "exp(2 * v[0] + w[1])",
+                                           "2^a", "a * v[2]", "v[2] * v[2]", "a / v[2]", "v[0] / 3", "1 / v",
+                                           "atan2(v[1], w[2])", "v[0]^2 + w[1]^4 - v[0] * w[1]", "exp(w[0] * w[1])",
+                                           "v[0]^2 / a", "a^(v[0] + w[1])", "sin(v)", "cos(v)", "tan(a)", "asin(a)",
+                                           "acos(a)", "atan(w)", "sinh(v)", "cosh(a)", "tanh(w)", "exp(w)", "log(a)",
+                                           "sqrt(a)", "abs(v)^3", "norm(v)", "norm([v[0], w[0]])", "normalize(v)",
+                                           "dot(v[0:2], v[0:2]) * a", "dot(v[0:2], [a, 2])", "max(v, a)^2",
+                                           "sin(a) + v[0]", "(sin(a) + v[0])^2", "exp(sin(a)) * cos(w[1]) - 3 * a",
+                                           "cos(time * a)", "mod(v, 0.25)^2", "clamp(v, -0.3, 0.9)^2",
+                                           "[a^2, v, sin(w)]", "3 * a - time"));
+
+TEST(Expression, LeavesTheCurvatureOfManyNumbersOut) {
+  const VectorXd none, z = Point();
+  const Expression expression("[dot(v, w), a^2]", kNames);  // six, and one
+  MatrixXd V;
+  expression.Curvature({.t = 1, .N = 2, .time = 0, .dt = 0.25, .x = none, .u = none, .s = none}, z,
+                       Eigen::Vector2d(1, 1), &V);
+  ASSERT_EQ(V.rows(), 1);
+  EXPECT_EQ(V.row(0), std::sqrt(2.0) * VectorXd::Unit(7, 0).transpose());
+}
+
 TEST(Expression, HasAZeroSlopeWhereANormHasNone) {
   EXPECT_TRUE(SlopesAt(Expression("norm(v)", kNames), VectorXd::Zero(7)).isZero(0));
   EXPECT_TRUE(SlopesAt(Expression("abs(a)", kNames), VectorXd::Zero(7)).isZero(0));
