@@ -62,7 +62,8 @@ class NetworkPolicy : public Feedback {
 struct TrainOptions {
   DescentOptions descent{};  ///< over the weights; its iterations are those of all stages together
   /// The horizon grows, N / 2^(stages - 1), …, N / 2, N, each stage from the weights of the one before: a law that does
-  /// not stabilize yet has slopes over long motions that say nothing. 1: the whole horizon at once.
+  /// not stabilize yet has slopes over long motions that say nothing. The iterations that are left then go to the whole
+  /// horizon from the first weights, and the better law is kept. 1: the whole horizon at once.
   int stages = 4;
   int threads = 0;  ///< starts side by side; 0: all cores. The result is bitwise the same at any number
   int window = 0;   ///< truncation: AdjointOptions::window

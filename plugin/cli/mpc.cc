@@ -162,7 +162,7 @@ std::string EndsBadly(const Task& task, const MpcResult& result, double control_
   if (end > kLost * parts.minCoeff(&best) && end > kAsBad * parts.maxCoeff()) {
     return fmt::format(
         "the robot's running cost at the end is {:.4g} a step, {:.2g} times as much as about {:.3g} s: "
-        "it has lost what it had, as a robot that falls",
+        "it has lost what it had, as a robot that falls or one that began better than it can stay",
         end, end / parts[best], (static_cast<double>(best) + 0.5) * static_cast<double>(N / kParts) * control_time);
   }
   if (!(first > kFar * result.cost_per_knot.head(N).maxCoeff()) || !(end > kHardlyLess * first)) return "";
@@ -365,7 +365,7 @@ Record MakeMpcRecord(const MpcArguments& arguments, const Task& task, const MpcS
   record.context = result.context;
   if (simulation.plant) {
     record.settings["planned_model"] = task.model_file;
-    record.model_file = arguments.plant;
+    record.model_file = std::filesystem::absolute(arguments.plant).lexically_normal().string();
   }
   if (task.mpc.budget > 0) record.latency_budget = task.mpc.budget;
   if (result.plans > 0) record.latency_used = result.Latency(1);

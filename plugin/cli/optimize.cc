@@ -22,6 +22,7 @@
 #include "cli/smooth_options.h"
 #include "cli/terminal.h"
 #include "core/actuator_range.h"
+#include "core/collision_filter.h"
 #include "core/driven.h"
 #include "core/extremes.h"
 #include "core/lap.h"
@@ -456,7 +457,13 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
                                      [](const KnotDiagnostics& d) { return d.saturated_actuators > 0; });
   const std::vector<std::string> still =
       task.free_time.longest > 0 ? std::vector<std::string>() : HardlyMoved(task.ToProblem(), result);
-  if (!solution.untouched.empty()) {
+  if (!solution.untouched.empty() && !CanHaveContacts(m)) {
+    fmt::print(
+        "  hint          no control changes '{}' along this motion, to first order, and nothing can touch in this "
+        "model: "
+        "another guess, or an actuator\n                that moves it, may show the way\n",
+        solution.untouched[0]);
+  } else if (!solution.untouched.empty()) {
     fmt::print("  hint          {}{}a guess that touches what '{}' measures shows the way\n",
                solution.stages.empty() ? "--smooth auto reaches out for it; or " : "",
                task.sampling.iterations == 0

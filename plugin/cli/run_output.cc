@@ -84,7 +84,7 @@ Record TaskRecord(const Task& task, const std::string& command) {
   Record record;
   record.command = command;
   record.task_file = task.file;
-  record.model_file = task.model_file;
+  record.model_file = std::filesystem::absolute(task.model_file).lexically_normal().string();
   record.task_text = TextAnywhere(task);
   record.context = task.context;
   record.x_goal = task.x_goal;
@@ -117,7 +117,7 @@ void PrintConstraint(const ConstraintReport& c, double tolerance, double time, c
 }
 
 std::string StatusText(const std::string& status, const std::string& message) {
-  return message.starts_with(status + " ") ? message : status + ": " + message;
+  return message.starts_with(status + " ") || message.starts_with(status + ":") ? message : status + ": " + message;
 }
 
 std::string ShellWord(const std::string& path) {

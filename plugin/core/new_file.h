@@ -7,11 +7,12 @@
 
 namespace costate {
 
-/// Before work is done for a file: throws Error{kFile} if `path` exists and may not be replaced, is a folder, or its
-/// folder does not exist.
+/// Before work is done for a file: throws Error{kFile} if `path` exists and may not be replaced, is a folder or anything
+/// else but a file, a pipe or a device that takes bytes, or its folder does not exist.
 void CheckWritable(const std::string& path, bool force);
 
 /// Writes the whole file. @param force  replace an existing one; otherwise Error{kFile}, even if it appeared meanwhile.
+/// A link stays one, what it names is replaced; a pipe or a device (/dev/stdout) is written to.
 /// @throws Error{kFile} with the path and the system's reason.
 void WriteNewFile(const std::string& path, std::string_view bytes, bool force);
 

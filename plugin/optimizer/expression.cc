@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <Eigen/Eigenvalues>
-
 namespace costate {
 
 Expression::Slopes Expression::Differentiate(const Node& node, double a, double b, double y) {
@@ -143,9 +141,28 @@ void Expression::Jacobian(const KnotView& knot, const VectorXd& z, ResidualJacob
 
 namespace {
 
-// a component of more keeps Gauss–Newton's curvature: to part theirs takes longer, and no task needed fewer iterations
-constexpr std::size_t kMaxVariables = 3;
-constexpr double kConvex = 1e-9;  // least eigenvalue of what counts as convex, of the largest
+// Components of more numbers keep Gauss–Newton's curvature, by far sooner where numbers meet in products: those are hardly
+// ever convex.
+constexpr std::size_t kMaxVariables = 64, kMaxMeeting = 3;
+constexpr double kConvex = 1e-9;  // of the largest entry: less is none
+
+// H = W Wᵀ of an H that is convex, by the largest pivots; the number of W's columns, -1 where H is none. H is used up.
+Eigen::Index PartConvex(MatrixXd* H, MatrixXd* W) {
+  const double least = kConvex * H->cwiseAbs().maxCoeff();
+  const Eigen::Index k = H->rows();
+  W->resize(k, k);
+  for (Eigen::Index i = 0; i < k; i++) {
+    Eigen::Index pivot;
+    const double largest = H->diagonal().maxCoeff(&pivot);
+    if (H->diagonal().minCoeff() < -least) return -1;
+    if (largest <= least) return H->cwiseAbs().maxCoeff() <= least ? i : -1;
+    W->col(i) = H->col(pivot) / std::sqrt(largest);
+    H->noalias() -= W->col(i) * W->col(i).transpose();
+    H->row(pivot).setZero();
+    H->col(pivot).setZero();
+  }
+  return k;
+}
 
 }  // namespace
 
@@ -209,6 +226,7 @@ void Expression::FindCurved() {
     if (kind_of(last) != kBent) continue;
     Curved curved;
     curved.row = row;
+    bool meeting = false;
     std::vector<char> reached(static_cast<std::size_t>(last) + 1, 0), needed = reached;
     reached[static_cast<std::size_t>(last)] = 1;
     for (int i = last; i >= 0; i--) {
@@ -219,6 +237,8 @@ void Expression::FindCurved() {
         continue;
       }
       curved.nodes.push_back(i);
+      const bool both = kind_of(nodes_[n].a) != kFixed && kind_of(nodes_[n].b) != kFixed;
+      meeting = meeting || (bends[n] && both && nodes_[n].a != nodes_[n].b);
       for (const int argument : {nodes_[n].a, nodes_[n].b}) {
         if (kind_of(argument) == kFixed) continue;
         reached[static_cast<std::size_t>(argument)] = 1;
@@ -226,7 +246,7 @@ void Expression::FindCurved() {
       }
     }
     std::reverse(curved.nodes.begin(), curved.nodes.end());
-    if (curved.variables.size() > kMaxVariables) continue;
+    if (curved.variables.size() > (meeting ? kMaxMeeting : kMaxVariables)) continue;
     curvatures_ += static_cast<int>(curved.variables.size());
     curved_.push_back(std::move(curved));
   }
@@ -235,7 +255,7 @@ void Expression::FindCurved() {
 void Expression::Curvature(const KnotView& knot, const VectorXd& z, const VectorXd& g, MatrixXd* V) const {
   V->setZero(curvatures_, z.size());
   if (curvatures_ == 0) return;
-  static thread_local MatrixXd tangents, slopes;
+  static thread_local MatrixXd tangents, slopes, H, W;
   Point& point = SlopesAt(knot.TaskTime(), z);
   const VectorXd& values = point.values;
   VectorXd& adjoint = point.adjoint;
@@ -257,7 +277,6 @@ void Expression::Curvature(const KnotView& knot, const VectorXd& z, const Vector
     }
 
     // H = the sum over nodes of their own second derivative along these tangents, times g and their slope in it
-    Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, 0, kMaxVariables, kMaxVariables> H;
     H.setZero(k, k);
     adjoint.setZero(values.size());
     adjoint[curved.nodes.back()] = g[curved.row];
@@ -281,18 +300,13 @@ void Expression::Curvature(const KnotView& knot, const VectorXd& z, const Vector
     if (!H.allFinite()) continue;
 
     // by z, where it is convex: of a saddle's, what is convex by itself leads to other valleys
-    const Eigen::SelfAdjointEigenSolver<decltype(H)> parts(H);
-    const double most = parts.eigenvalues()[k - 1];
-    if (most <= 0 || parts.eigenvalues()[0] < -kConvex * most) continue;
+    const Eigen::Index parts = PartConvex(&H, &W);
+    if (parts <= 0) continue;
     slopes.setZero(k, z.size());
     for (Eigen::Index j = 0; j < k; j++) {
       AddSlopes(curved.variables[static_cast<std::size_t>(j)], &point, slopes.row(j));
     }
-    for (Eigen::Index i = 0; i < k; i++) {
-      if (parts.eigenvalues()[i] <= 0) continue;
-      const double root = std::sqrt(parts.eigenvalues()[i]);
-      for (Eigen::Index j = 0; j < k; j++) V->row(row + i) += root * parts.eigenvectors()(j, i) * slopes.row(j);
-    }
+    V->middleRows(row, parts).noalias() = W.leftCols(parts).transpose() * slopes;
   }
 }
 

@@ -54,6 +54,8 @@ constexpr NamedScale kWholeUnits[] = {{"kg", 1},
                                       {"radians", 1},
                                       {"1", 1}};
 
+constexpr std::size_t kWord = 3;  // letters that are no symbol
+
 std::optional<double> ScaleOfWord(const std::string& word) {
   const auto named = [](const auto& list, const std::string& name) {
     const auto at = std::find_if(std::begin(list), std::end(list), [&](const NamedScale& s) { return name == s.name; });
@@ -65,7 +67,12 @@ std::optional<double> ScaleOfWord(const std::string& word) {
     if (!word.starts_with(prefix.name)) continue;
     if (const auto scale = named(kUnits, word.substr(std::string(prefix.name).size()))) return prefix.scale * *scale;
   }
-  return std::nullopt;
+
+  // "Deg", "RPM", "sec.": whole words mean the same in capitals, prefixes do not
+  std::string lower = word.ends_with('.') ? word.substr(0, word.size() - 1) : word;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (lower == "rad") return 1;
+  return lower.size() >= kWord ? named(kWholeUnits, lower) : std::nullopt;
 }
 
 // "s^2", "s²", "s2": the unit and its power

@@ -194,7 +194,9 @@ double TakeName(const std::string& cell, CsvTable* table) {
     Fail(*table, table->header,
          fmt::format("column '{}' is in g, which may be grams or gravity: write it in kg or m/s^2", name));
   }
-  const double scale = ScaleOfUnit(unit).value_or(1);
+  const std::optional<double> known = ScaleOfUnit(unit);
+  if (!unit.empty() && !known) table->unknown.push_back(fmt::format("{} ({})", name, unit));
+  const double scale = known.value_or(1);
   if (scale != 1) table->converted.push_back(fmt::format("{} from {}", name, unit));
   return scale;
 }

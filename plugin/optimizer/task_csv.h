@@ -16,9 +16,10 @@ struct CsvTable {
   std::string path;
   std::vector<std::string> names;  ///< empty without a header; units behind them are cut off ("time [s]"), and …
   std::vector<std::string> converted{};  ///< … taken out of the numbers: "time from ms", "qpos[knee] from deg"
-  MatrixXd values;                 ///< rows × columns
-  std::vector<int> line;           ///< of each row
-  int header = 1;                  ///< line of the names
+  std::vector<std::string> unknown{};    ///< … and those that are none: "shoulder (left)"
+  MatrixXd values;                       ///< rows × columns
+  std::vector<int> line;                 ///< of each row
+  int header = 1;                        ///< line of the names
 
   /// Column of a name, or -1; "hip" will do for "ctrl[hip]".
   int Column(const std::string& name) const;

@@ -173,6 +173,14 @@ class MotionFile {
                : path() + ": taken over in the units of the engine, " + JoinWords(table_.converted);
   }
 
+  std::string UnknownUnits() const {
+    return table_.unknown.empty() ? ""
+                                  : fmt::format(
+                                        "{}: what stands in brackets behind {} is no unit that is known here, the "
+                                        "numbers are taken as they are",
+                                        path(), JoinWords(table_.unknown));
+  }
+
   bool HasControls() {
     const std::vector<int> columns = Exact(ControlNames(m_));
     const auto missing = std::count(columns.begin(), columns.end(), -1);
@@ -324,7 +332,7 @@ std::string StartEntries(const mjModel* model, const Recorded& positions) {
 // what is said of the recording
 struct FitNotes {
   std::vector<std::string> unused;
-  std::string part, gap, wraps, converted, between;
+  std::string part, gap, wraps, converted, unknown, between;
 };
 
 double LossOfGuess(const std::string& text, const std::string& model_path) try {
@@ -374,6 +382,7 @@ std::string WriteFit(const std::string& model_path, const FitOptions& options, c
   notes->gap = motion.Gap();
   notes->wraps = motion.Wraps();
   notes->converted = motion.Converted();
+  notes->unknown = motion.UnknownUnits();
   if (!notes->unused.empty()) further += "   not used of the motion: " + JoinWords(notes->unused) + "\n";
   const std::string key = KeyName(options.start);
   const auto text = [&](const std::string& in, const std::string& qvel, int substeps) {
@@ -430,7 +439,7 @@ std::string WriteFitTask(const std::string& model_path, const FitOptions& option
 Task MakeFitTask(const std::string& model_path, const FitOptions& options) {
   FitNotes notes;
   Task task = ParseWrittenTask(WriteFit(model_path, options, "", &notes), model_path);
-  for (const std::string& note : {notes.converted, notes.gap, notes.wraps, notes.between})
+  for (const std::string& note : {notes.converted, notes.unknown, notes.gap, notes.wraps, notes.between})
     if (!note.empty()) task.warnings.push_back(note);
   if (!notes.unused.empty()) {
     constexpr std::size_t kMost = 8;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/did_you_mean.h"
 #include "core/joint.h"
@@ -137,8 +138,9 @@ const Quantity& FindQuantity(const XmlElement& element, const ElementKind& kind,
     if (word == quantity.word) return quantity;
     words.push_back(quantity.word);
   }
-  element.Fail(fmt::format("a {} has no quantity '{}'{}; it has {}", kind.attribute, word, DidYouMean(word, words),
-                           JoinWords(words)));
+  element.Fail(fmt::format("{} {} has no quantity '{}'{}; it has {}",
+                           std::strchr("aeiou", kind.attribute[0]) ? "an" : "a", kind.attribute, word,
+                           DidYouMean(word, words), JoinWords(words)));
 }
 
 // the other party of distance, normal and contactforce: geom2 or body2
@@ -299,6 +301,7 @@ std::string SensorAdder::AddQuantity(const XmlElement& element, const std::strin
 
   SensorDraft draft;
   draft.type = quantity.type;
+  if (draft.type == mjSENS_RANGEFINDER) draft.intprm[0] = 1 << mjRAYDATA_DIST;
   draft.objtype = quantity.objtype < 0 ? kind.objtype : quantity.objtype;
   draft.objname = name;
   if (kind.lookup == mjOBJ_JOINT)

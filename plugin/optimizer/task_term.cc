@@ -247,8 +247,11 @@ Norm ReadNorm(const XmlElement& element) {
 VectorXd ReadWeight(const XmlElement& element, const char* attribute, const ResidualTerm& term, double otherwise) {
   const VectorXd given = element.Numbers(attribute).value_or(VectorXd::Constant(1, otherwise));
   if (given.minCoeff() < 0) {
-    element.Fail(fmt::format("{} is {:g}; a weight is never negative (turn the residual round with coef=\"-1\")",
-                             attribute, given.minCoeff()));
+    element.Fail(
+        fmt::format("{} is {:g}; a weight is never negative: what it shall keep away from or make large is a cost of a "
+                    "target far off or of an "
+                    "expression that falls with it",
+                    attribute, given.minCoeff()));
   }
   if (given.size() == 1) return VectorXd::Constant(term.size(), given[0]);
   if (given.size() != term.size()) {

@@ -269,22 +269,9 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
   const VectorXd bound = VectorXd::Constant(n, kInf);
 
   int done = 0;
-  for (int stage = 0; stage < options.stages; stage++) {
-    const bool last = stage + 1 == options.stages;
-    const int N = task.N >> (options.stages - 1 - stage);
-    if (!last && N < kShortest) continue;
-    cost.SetHorizon(N);
-    if (done == 0) result.check = CompareSlopes(&cost, policy, result.starts);
-    if (last) {
-      std::vector<VectorXd> candidates{policy->Get(), first};
-      candidates.insert(candidates.end(), gains.begin(), gains.end());
-      TakeBest(candidates, &cost, policy, result.starts);
-    }
-    DescentOptions descent = options.descent;
-    descent.iterations = last ? options.descent.iterations - done : options.descent.iterations / options.stages;
-    if (!last) descent.tolerance = kStageTolerance;
+  const auto descend = [&](int N, const DescentOptions& descent) {
     const int before = done;
-    const MinimizeResult found = Minimize(
+    MinimizeResult found = Minimize(
         [&](const VectorXd& w, VectorXd* g) {
           policy->Set(w);
           return cost.Value(result.starts, g);
@@ -299,10 +286,53 @@ TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOpti
         },
         [&](MatrixXd* H) { return cost.GaussNewton(result.starts, H); });
     policy->Set(found.z);
+    return found;
+  };
+  const auto keep = [&](int N, const char* from, const MinimizeResult& found) {
+    policy->Set(found.z);
     result.status = found.status;
-    result.message = fmt::format("over {} knots: {}", N, found.message);
+    result.message = fmt::format("over {} knots{}: {}", N, from, found.message);
     result.gradient_norm = found.gradient_norm;
-    if (found.status == SolveStatus::kInterrupted) break;
+  };
+
+  for (int stage = 0; stage < options.stages; stage++) {
+    const bool last = stage + 1 == options.stages;
+    const int N = task.N >> (options.stages - 1 - stage);
+    if (!last && N < kShortest) continue;
+    cost.SetHorizon(N);
+    if (done == 0) result.check = CompareSlopes(&cost, policy, result.starts);
+    DescentOptions descent = options.descent;
+    if (!last) {
+      descent.iterations = options.descent.iterations / options.stages;
+      descent.tolerance = kStageTolerance;
+      const MinimizeResult found = descend(N, descent);
+      keep(N, "", found);
+      if (found.status == SolveStatus::kInterrupted) break;
+      continue;
+    }
+
+    // from the best weights that there are
+    const VectorXd staged = policy->Get();
+    std::vector<VectorXd> others{first};
+    others.insert(others.end(), gains.begin(), gains.end());
+    TakeBest(others, &cost, policy, result.starts);
+    const VectorXd other = policy->Get();
+    TakeBest({staged, other}, &cost, policy, result.starts);
+    const bool from_stages = policy->Get() != other;
+    descent.iterations -= done;
+    const MinimizeResult found = descend(N, descent);
+    keep(N, "", found);
+    descent.iterations = options.descent.iterations - done;
+    if (!from_stages || found.status == SolveStatus::kInterrupted || descent.iterations <= 0) break;
+
+    // short horizons may lead into a corner, as where all controls are at their limits and no slope is left
+    policy->Set(other);
+    const MinimizeResult again = descend(N, descent);
+    if (again.value < found.value) {
+      keep(N, " without the shorter ones", again);
+    } else {
+      policy->Set(found.z);
+    }
   }
   cost.SetHorizon(task.N);
   result.costs = cost.Costs(result.starts);

@@ -1,5 +1,8 @@
 // Files: read whole or refused, written whole or not at all, and nobody else's is replaced.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -31,6 +34,32 @@ TEST_F(FileTest, IsReadToItsLastByteOrRefused) {
 
   // a regular file that opens, and at whose beginning nothing can be read
   EXPECT_ERROR(costate::ReadFile("/proc/self/mem", "it"), ErrorCode::kFile, "it cannot be read: Input/output error");
+}
+
+// a device or a pipe takes the bytes and stays one; of a link, what it names is replaced
+TEST_F(FileTest, IsWrittenIntoWhatIsNoFileAndThroughLinks) {
+  TemporaryFolder folder;
+  const std::string pipe = folder.File("pipe"), link = folder.File("link"), file = folder.Write("file", "old");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDWR);
+  char bytes[4] = "";
+  WriteNewFile(pipe, "abc", true);
+  WriteNewFile(pipe, "", false);
+  EXPECT_EQ(read(reader, bytes, 3), 3);
+  EXPECT_STREQ(bytes, "abc");
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  WriteNewFile("/dev/null", "abc", false);
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_ERROR(WriteNewFile("/dev/full", "abc", true), ErrorCode::kFile,
+               "'/dev/full' cannot be written: No space left");
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+
+  fs::create_symlink("file", link);
+  EXPECT_ERROR(WriteNewFile(link, "new", false), ErrorCode::kFile, "exists already");
+  WriteNewFile(link, "new", true);
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(support::ReadFile(file), "new");
 }
 
 // as on each kind of file system: one call, a link, the name taken first

@@ -137,13 +137,23 @@ INSTANTIATE_TEST_SUITE_P(EveryFunction, ExpressionCurvature,
                                            "[a^2, v, sin(w)]", "3 * a - time"));
 
 TEST(Expression, LeavesTheCurvatureOfManyNumbersOut) {
-  const VectorXd none, z = Point();
-  const Expression expression("[dot(v, w), a^2]", kNames);  // six, and one
-  MatrixXd V;
-  expression.Curvature({.t = 1, .N = 2, .time = 0, .dt = 0.25, .x = none, .u = none, .s = none}, z,
-                       Eigen::Vector2d(1, 1), &V);
-  ASSERT_EQ(V.rows(), 1);
-  EXPECT_EQ(V.row(0), std::sqrt(2.0) * VectorXd::Unit(7, 0).transpose());
+  // more than 64; more than three that meet in products
+  const VectorXd none, z = VectorXd::LinSpaced(66, 1, 2), g = Eigen::Vector2d(1, 1);
+  for (const int n : {64, 65}) {
+    const Expression expression("[norm(x), 3 * a^2]", {{"x", 0, n}, {"a", 65, 1}});
+    MatrixXd V;
+    expression.Curvature({.t = 1, .N = 2, .time = 0, .dt = 0.25, .x = none, .u = none, .s = none}, z, g, &V);
+    EXPECT_EQ(V.leftCols(65).isZero(0), n == 65);
+    EXPECT_NEAR(V.col(65).norm(), std::sqrt(6.0), 1e-14);
+  }
+  const std::vector<std::pair<std::string, int>> sums{{"x[0] * x[1] + 9 * x[0]^2 + 9 * x[1]^2", 2},
+                                                      {"x[0] * x[1] + 9 * dot(x, x)", 0}};
+  for (const auto& [text, rows] : sums) {
+    MatrixXd V;
+    Expression(text, {{"x", 0, 66}})
+        .Curvature({.t = 1, .N = 2, .time = 0, .dt = 0.25, .x = none, .u = none, .s = none}, z, g, &V);
+    EXPECT_EQ(V.rows(), rows) << text;
+  }
 }
 
 TEST(Expression, HasAZeroSlopeWhereANormHasNone) {

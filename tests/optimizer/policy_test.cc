@@ -323,6 +323,31 @@ TEST(Policy, BeginsFromTheGainWhereItStabilizes) {
   EXPECT_LT(train("<policy starts='8'><observe qpos='all' scale='2'/><observe qvel='all' scale='0.1'/>").loss, 0.05);
 }
 
+// A quarter of a second is too short for a slow mass to arrive: what pays there drives the motors to their limits for
+// good, and from then on there is no slope. The whole horizon, begun anew, has one.
+TEST(Policy, LeavesTheCornerIntoWhichShortHorizonsLead) {
+  const support::TemporaryFolder folder;
+  folder.Write("mass.xml", R"(<mujoco><option timestep="0.02"><flag contact="disable"/></option><default>
+    <joint type="slide" limited="true" range="-.29 .29" damping="1"/><motor gear=".1" ctrlrange="-1 1"/></default><worldbody>
+    <body name="mass"><joint name="x" axis="1 0 0"/><joint name="y" axis="0 1 0"/><geom size=".01" mass=".3"/></body>
+    </worldbody><actuator><motor joint="x"/><motor joint="y"/></actuator></mujoco>)");
+  const Task task = LoadTask(folder.Write(
+      "mass.task.xml",
+      "<task model='mass.xml' horizon='2'><cost body='mass' quantity='pos' index='0 1' target='0.15 -0.1' weight='1' "
+      "terminal='10'/><cost qvel='all' terminal='1'/><cost ctrl='all' weight='0.001'/><policy starts='8'><spread "
+      "qpos='all' by='0.1'/></policy></task>"));
+  const auto train = [&](int stages) {
+    NetworkPolicy policy = MakePolicy(task);
+    TrainOptions options;
+    options.descent.iterations = 200;
+    options.stages = stages;
+    return TrainPolicy(task, &policy, options);
+  };
+  const TrainResult staged = train(4);
+  EXPECT_LT(staged.loss, 1.01 * train(1).loss) << staged.message;
+  EXPECT_NE(staged.message.find("without the shorter ones"), std::string::npos) << staged.message;
+}
+
 // A place of the hand names no posture: the law sees the state from the start, and its gain must hold where the
 // reference motion ends, (18c). Without that the last stage began at 0.77 and ended at 0.18.
 TEST(Policy, BeginsFromTheGainAboutTheReferencesEnd) {

@@ -25,6 +25,11 @@ TEST(SiUnit, BringsNumbersIntoMetresKilogramsSecondsAndRadians) {
                                                   {"deg", pi / 180},
                                                   {"°", pi / 180},
                                                   {"deg/s", pi / 180},
+                                                  {"Deg/s", pi / 180},
+                                                  {"DEG", pi / 180},
+                                                  {"deg.", pi / 180},
+                                                  {"RPM", pi / 30},
+                                                  {"Rad", 1},
                                                   {"°/s", pi / 180},
                                                   {"rpm", pi / 30},
                                                   {"rad/s", 1},
@@ -59,7 +64,7 @@ TEST(SiUnit, BringsNumbersIntoMetresKilogramsSecondsAndRadians) {
 
 TEST(SiUnit, AWordOfOnesOwnIsNone) {
   for (const char* word : {"", "left", "ctrl", "m or rad", "m/s or rad/s", "user", "pixel", "mixed", "m/", "m//s", "%",
-                           "g", "k", "raw 12"})
+                           "g", "k", "raw 12", "KG2M", "H", "Mm m.", "turnip"})
     EXPECT_FALSE(ScaleOfUnit(word)) << word;
 }
 

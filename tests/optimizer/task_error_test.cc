@@ -400,7 +400,7 @@ const Bad kBad[] = {
     {"CallbackReads", "<cost callback='gait' reads='toe'/>", {"reads: there is no <measure> 'toe'"}},
     {"ReadsAlone", "<cost qpos='all' reads='toe'/>", {"reads belongs to callback"}},
     {"ValueName", "<cost value='height'/>", {"value: 'height', at 'height': there is no <measure> or <let> 'height'"}},
-    {"ValueTarget", "<cost value='1' target='2'/>", {"a target belongs to a <measure>"}},
+    {"ValueTarget", "<cost value='1' target='2'/>", {"there is no target beside value: subtract it in the expression"}},
     {"ValueMeasure", "<cost value='1' qpos='all'/>", {"qpos belongs to a <measure>, not beside value"}},
     {"MeasureName", "<measure name='sin' qpos='all'/><cost qpos='all'/>", {"name is 'sin', expected letters"}},
     {"MeasureTwice",

@@ -323,6 +323,7 @@ TEST_F(Fit, TakesUnitsOutOfTheNumbers) {
   const Task plain = MakeFit(folder_.Write("film.csv", "time (s),shoulder (left),extend (m)\n0,.1,.02\n.1,.2,.03"));
   EXPECT_EQ(plain.x0[11], 0.1);
   EXPECT_FALSE(Warns(plain, " from "));
+  EXPECT_TRUE(Warns(plain, "behind shoulder (left) is no unit that is known here"));
   EXPECT_ERROR(MakeFit(folder_.Write("film.csv", "time,sensor[imu].0 (g)\n0,1\n1,2")), ErrorCode::kParse,
                "film.csv:1: column 'sensor[imu].0' is in g, which may be grams or gravity");
 }
