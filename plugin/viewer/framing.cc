@@ -17,6 +17,7 @@ using Box = Eigen::AlignedBox3d;
 constexpr double kFill = 0.78;   // share of the picture that the motion may take up
 constexpr double kTravel = 2.5;  // a motion larger than this many robots is followed, …
 constexpr double kSmall = 12;    // … unless it and where it goes to fit one picture so many times as far away
+constexpr double kTiny = 30;     // the same of a robot whose joints' limits keep it in its place
 constexpr double kLevel =
     2.2;  // robots high that a motion may be for the camera to stay level: one that turns over is 2
 constexpr double kNear = 0.5;          // robots from which on the goal is in the picture of one that is followed
@@ -317,6 +318,14 @@ std::vector<Vector3d> GoalPoints(const ViewSource& source, const std::vector<int
   return points;
 }
 
+// is there a joint that takes a robot away as far as it likes?
+bool CanLeave(const mjModel* m) {
+  for (int i = 0; i < m->njnt; ++i) {
+    if (m->jnt_type[i] == mjJNT_FREE || (m->jnt_type[i] == mjJNT_SLIDE && !m->jnt_limited[i])) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Framing::Framing(const ViewSource& shown, const mjvOption& option, const CameraOptions& camera, double aspect)
@@ -368,7 +377,8 @@ Framing::Framing(const ViewSource& shown, const mjvOption& option, const CameraO
       if (boxes[i].exteriorDistance(point) <= kNear * size_) near.Extend(point - origin);
     }
   }
-  const double small = camera.follow == "auto" && !goals.empty() ? kSmall * along.Distance() : 0;
+  const double most = !CanLeave(model_) ? kTiny : goals.empty() ? 0 : kSmall;
+  const double small = camera.follow == "auto" ? most * along.Distance() : 0;
   if (follows_ && small > 0 && !shown.live) {
     ViewFit all = fit;
     for (const Vector3d& point : goals) all.Extend(point);

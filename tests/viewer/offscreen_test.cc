@@ -138,6 +138,23 @@ TEST_F(OffscreenTest, TheCameraFollowsARobotThatTravels) {
   for (double time : {0.0, 0.35, 0.7, 1.0}) ExpectWellFramed(source, &renderer, time, Small());
 }
 
+// a ball in a maze is seen in its maze
+TEST_F(OffscreenTest, TheCameraStaysWhereJointsHaveLimits) {
+  for (const bool limited : {true, false}) {
+    const ModelPtr model =
+        LoadModelFromString(std::string(R"(<mujoco><worldbody><body>
+      <joint type="slide" axis="1 0 0" range="-.3 .3" limited=")") +
+                            (limited ? "true" : "false") + R"("/><geom size=".01"/></body></worldbody></mujoco>)");
+    ViewSource source = FromModel(model.get(), "", "ball");
+    source.live = false;
+    source.trajectory.X = MatrixXd::Zero(2, 11);
+    source.trajectory.X.row(0) = VectorXd::LinSpaced(11, -0.2, 0.2);
+    source.trajectory.U.setZero(0, 10);
+    source.trajectory.time = VectorXd::LinSpaced(11, 0, 1);
+    EXPECT_EQ(Framing(source, VisibleOption(model.get()), {}, 1).follows(), !limited);
+  }
+}
+
 TEST_F(OffscreenTest, ACameraThatMayNotFollowShowsTheWholeWay) {
   const ModelPtr model = LoadModelFromString(kCar);
   const ViewSource source = Simulate(FromModel(model.get(), "go", "car"), 1);
