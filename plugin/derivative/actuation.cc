@@ -187,7 +187,9 @@ std::string Actuation::Missing(const mjModel* m) {
 
 void Actuation::EnterStage(const Actuation& first, int stage) {
   stage_ = stage;
-  if (&first != this) muscle_ = first.muscle_;
+  if (&first == this) return;
+  muscle_ = first.muscle_;
+  kinks_ = first.kinks_;
 }
 
 void Actuation::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons) {

@@ -100,6 +100,11 @@ class Actuation {
   /// inputs, states or outputs, and where a tendon's limit decides. @pre Compute.
   bool HasForces(const mjModel* model, const mjData* data) const;
 
+  /// KinkedMuscles::Set of this stage, where act_dot is differenced.
+  bool SetKinks(const mjModel* model, const mjData* data, MatrixXd* rate, std::string* missing) {
+    return kinks_.Set(model, data, stage_, rate, missing);
+  }
+
   /// From now on the actuators of a later stage of RK4, 1 to 3, whose first stage was `first`; 0: of the point.
   void EnterStage(const Actuation& first, int stage);
 
@@ -188,6 +193,7 @@ class Actuation {
   std::vector<ActuatorMoment> moment_;
   std::vector<MuscleStages> muscle_;  // of muscles under RK4
   int stage_ = 0;
+  KinkedMuscles kinks_;
   std::vector<char> clamped_;
   bool any_clamped_ = false;
 };

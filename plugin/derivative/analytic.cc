@@ -483,27 +483,8 @@ bool AnalyticBackend::Differences(const mjModel* m, mjData* d, std::string* miss
   differenced_.applied = UsesNoslip(m) ? &noslip_->a() : nullptr;
   if (!difference_->Compute(m, d, point_.a(), differenced_, &direct_, missing)) return false;
   if (differenced_.inertia) SubtractRne(m, d);
-  return true;
-}
-
-// The tree's passes make RNE together with all else that lives there: where its differences are wanted, its closed form
-// is taken out again.
-void AnalyticBackend::SubtractRne(const mjModel* m, const mjData* d) {
-  const int nv = static_cast<int>(m->nv);
-  if (!rne_) rne_ = std::make_unique<TreeDerivative>(m);
-  TreeInput input;
-  input.a = point_.a().data();
-  std::vector<double> applied;
-  input.load = WorldLoads(m, d, false, &applied) ? applied.data() : nullptr;
-  rne_columns_.Resize(nv, 2 * nv);
-  rne_columns_.SetZero();
-  Columns R(&rne_columns_);
-  rne_->Forward(m, d, input);
-  AddTendonArmature(m, d, *rne_, tendons_, input.a, &R);
-  rne_->Finish(m, d, input, nullptr, &rne_columns_, nullptr, nullptr);
-  for (int j = 0; j < 2 * nv; j++) {
-    for (int i = 0; i < nv; i++) direct_.residual(i, j) += rne_columns_(i, j);
-  }
+  const bool stages = m->opt.integrator == mjINT_RK4 && differenced_.actuation;
+  return !stages || actuation_.SetKinks(m, d, &direct_.activation_rate, missing);
 }
 
 // act_dot by (x, u), from the actuators' own slopes or from differences: the last na rows

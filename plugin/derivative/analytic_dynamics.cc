@@ -1,4 +1,5 @@
-// Level 1 of forward and inverse dynamics in continuous time: the same terms as the step's, without an integrator.
+// Level 1 of forward and inverse dynamics in continuous time: the same terms as the step's, without an integrator; and
+// where the inertia is differenced, without its closed form.
 #include <algorithm>
 
 #include "derivative/analytic.h"
@@ -86,6 +87,26 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
     }
   }
   return true;
+}
+
+// The tree's passes make RNE together with all else that lives there: where its differences are wanted, its closed form
+// is taken out again.
+void AnalyticBackend::SubtractRne(const mjModel* m, const mjData* d) {
+  const int nv = static_cast<int>(m->nv);
+  if (!rne_) rne_ = std::make_unique<TreeDerivative>(m);
+  TreeInput input;
+  input.a = point_.a().data();
+  std::vector<double> applied;
+  input.load = WorldLoads(m, d, false, &applied) ? applied.data() : nullptr;
+  rne_columns_.Resize(nv, 2 * nv);
+  rne_columns_.SetZero();
+  Columns R(&rne_columns_);
+  rne_->Forward(m, d, input);
+  AddTendonArmature(m, d, *rne_, tendons_, input.a, &R);
+  rne_->Finish(m, d, input, nullptr, &rne_columns_, nullptr, nullptr);
+  for (int j = 0; j < 2 * nv; j++) {
+    for (int i = 0; i < nv; i++) direct_.residual(i, j) += rne_columns_(i, j);
+  }
 }
 
 }  // namespace costate

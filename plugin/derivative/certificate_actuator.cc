@@ -133,11 +133,14 @@ void Certifier::MetricGains() {
   Actuation actuation(m_);
   if (moving.empty() || !actuation.Missing(m_).empty() || !tendons.Compute(m_, d_).empty()) return;
   actuation.Compute(m_, d_, tendons);
+  const std::vector<std::string> controls = ControlNames(m_);
   for (int i : moving) {
     const ActuatorSlope& s = actuation.slopes()[i];
-    if (s.stiffness == 0 && s.damping == 0) continue;
     const auto sign = [&](const char* what, double slope, const char* unit) {
       Add(Name(what, mjOBJ_ACTUATOR, i), slope > 0 ? "holds" : "pushes", "sign", std::abs(slope), unit, slope > 0);
+      if (slope == 0)
+        OneSided(m_->actuator_actnum[i] > 0 ? Name("activation", mjOBJ_ACTUATOR, i)
+                                            : controls[m_->actuator_ctrladr[i]]);
     };
     const bool by_length = s.stiffness != 0 || s.stiffness_ctrl != 0 || s.stiffness_act != 0;
     const bool by_velocity = s.damping != 0 || s.damping_ctrl != 0 || s.damping_act != 0;

@@ -46,6 +46,8 @@ std::string MissingOf(const mjModel* m, int f) {
   const auto refuse = [&](const char* what, const char* why) { return what + ElementName(m, mjOBJ_FLEX, f) + why; };
   if (m->flex_passive[f]) return refuse("passive contacts of ", "");
   if (!HasElasticity(m, f)) return "";
+  if (m->flex_dim[f] == 1 && (m->flex_stiffnessadr[f] >= 0 || m->flex_bendingadr[f] >= 0))
+    return refuse("forces of ", ", a rod that bends and twists");
   if (m->flex_interp[f] != 0) return refuse("forces of ", ", which is interpolated");
   if (m->flex_plasticadr[f] >= 0) return refuse("forces of ", ", which yields");
   if (HasStretch(m, f) && m->flex_dim[f] == 3) {
@@ -71,9 +73,9 @@ bool HasElasticity(const mjModel* m, int f) {
   if (m->flex_rigid[f] || !HasPassiveForces(m)) return false;
   const bool spring = Enabled(m, mjDSBL_SPRING), damper = Enabled(m, mjDSBL_DAMPER);
   if ((spring && m->flex_edgestiffness[f] != 0) || (damper && m->flex_edgedamping[f] != 0)) return true;
-  if (m->flex_dim[f] == 1) return false;
-  const bool stiff = m->flex_interp[f] != 0 ? m->flex_stiffnessadr[f] >= 0 || m->flex_bendingadr[f] >= 0
-                                            : HasStretch(m, f) || HasBending(m, f);
+  const bool stiff = m->flex_interp[f] != 0 || m->flex_dim[f] == 1
+                         ? m->flex_stiffnessadr[f] >= 0 || m->flex_bendingadr[f] >= 0
+                         : HasStretch(m, f) || HasBending(m, f);
   return stiff && (spring || damper);
 }
 

@@ -1,8 +1,12 @@
 #include "derivative/muscle.h"
 
+#include <costate/model.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "core/actuator_range.h"
+#include "derivative/actuation.h"
 #include "derivative/munthe_kaas.h"
 #include "derivative/plant.h"
 
@@ -208,6 +212,33 @@ MuscleStages StagesOfMuscle(const mjModel* m, int i, double ctrl, double act) {
     *by_ctrl = chain.rate[0][k] - *by_act * chain.move[0][k];
   }
   return stages;
+}
+
+bool KinkedMuscles::Set(const mjModel* m, const mjData* d, int stage, Eigen::MatrixXd* rate, std::string* missing) {
+  constexpr double kEqual = 1e-13;  // of an activation: rounding
+  if (stage == 0) kinks_.clear();
+  for (int i = 0; i < m->nactuator && !IsActuationOff(m); i++) {
+    const int act = m->actuator_actadr[i], u = m->actuator_ctrladr[i];
+    const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+    if (m->actuator_dyntype[i] != mjDYN_MUSCLE || prm[2] >= mjMINVAL || IsActuatorDisabled(m, i)) continue;
+    if (m->actuator_delay[i] > 0 || m->actuator_actearly[i]) {
+      if (std::abs(d->act_dot[act]) * m->opt.timestep > kEqual) continue;
+      *missing = ElementName(m, mjOBJ_ACTUATOR, i) + " turns from rising to falling in a stage of RK4";
+      return false;
+    }
+    if (stage > 0) continue;
+    const double ctrl = ClampedControl(m, d, i);
+    Kink kink{act, u, StagesOfMuscle(m, i, ctrl, d->act[act])};
+    if (kink.stages.excess > kEqual) continue;
+    if (ctrl != d->ctrl[u]) std::fill_n(kink.stages.rate_ctrl, 4, 0.0);
+    kinks_.push_back(kink);
+  }
+  const auto w = 2 * m->nv, ndx = w + m->na;
+  for (const Kink& kink : kinks_) {
+    (*rate)(kink.act, w + kink.act) = kink.stages.rate_act[stage];
+    (*rate)(kink.act, ndx + kink.ctrl) = kink.stages.rate_ctrl[stage];
+  }
+  return true;
 }
 
 }  // namespace costate

@@ -4,6 +4,10 @@
 
 #include <mujoco/mujoco.h>
 
+#include <Eigen/Core>
+#include <string>
+#include <vector>
+
 namespace costate {
 
 /// Of a force, with its slopes, those of by_velocity and, turn_length, that of by_length by the length.
@@ -29,6 +33,25 @@ struct MuscleStages {
 };
 /// @param ctrl  within ctrlrange.
 MuscleStages StagesOfMuscle(const mjModel* model, int actuator, double ctrl, double act);
+
+/// The muscles whose stages lie on their kink, where act_dot is differenced: differences about one stage do not know
+/// what the stages before make of a nudge.
+class KinkedMuscles {
+ public:
+  /// Rows of ∂act_dot/∂(x, u) (na × (ndx + nu)) at a stage of RK4, 0 to 3, become those of (A3). A control of the past is
+  /// another one at each stage, and what act' feeds is differenced with it.
+  /// @return false with the reason where such a muscle is on its kink.
+  bool Set(const mjModel* model, const mjData* data, int stage, Eigen::MatrixXd* rate, std::string* missing);
+
+  bool any() const { return !kinks_.empty(); }
+
+ private:
+  struct Kink {
+    int act, ctrl;
+    MuscleStages stages;
+  };
+  std::vector<Kink> kinks_;
+};
 
 /// How far the velocity of a muscle is from where the slope of its force by velocity bends; mjMAXVAL for what has no
 /// such force.

@@ -16,6 +16,7 @@
 #include "derivative/inverse_dynamics.h"
 #include "derivative/metric.h"
 #include "derivative/munthe_kaas.h"
+#include "derivative/muscle.h"
 #include "derivative/parameter_difference.h"
 #include "derivative/passive.h"
 #include "derivative/residual_difference.h"
@@ -30,12 +31,6 @@ std::string Refusal(const mjModel* m) {
   if (m->opt.noslip_iterations > 0) return "noslip: the post-pass leaves the optimum, so the residual is not zero";
   return ResidualRefusal(m);
 }
-
-// (A3) a muscle without smoothing whose stages lie on its kink, and what the chain through all of them makes of each
-struct KinkedMuscle {
-  int act, ctrl;
-  MuscleStages stages;
-};
 
 class ResidualBackend final : public Backend {
  public:
@@ -203,40 +198,10 @@ class ResidualBackend final : public Backend {
     return true;
   }
 
-  // Differences about one stage do not know what the stages before make of a nudge: rows of act_dot of muscles whose
-  // stages lie on their kink become those of (A3). A control of the past is another one at each stage, and what act'
-  // feeds is differenced with it.
-  bool SetKinks(const mjModel* m, const mjData* d, int stage, std::string* missing) {
-    constexpr double kEqual = 1e-13;  // of an activation: rounding
-    if (stage == 0) kinks_.clear();
-    for (int i = 0; i < m->nactuator && !IsActuationOff(m); i++) {
-      const int act = m->actuator_actadr[i], u = m->actuator_ctrladr[i];
-      const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
-      if (m->actuator_dyntype[i] != mjDYN_MUSCLE || prm[2] >= mjMINVAL || IsActuatorDisabled(m, i)) continue;
-      if (m->actuator_delay[i] > 0 || m->actuator_actearly[i]) {
-        if (std::abs(d->act_dot[act]) * m->opt.timestep > kEqual) continue;
-        *missing = ElementName(m, mjOBJ_ACTUATOR, i) + " turns from rising to falling in a stage of RK4";
-        return false;
-      }
-      if (stage > 0) continue;
-      const double ctrl = ClampedControl(m, d, i);
-      KinkedMuscle kink{act, u, StagesOfMuscle(m, i, ctrl, d->act[act])};
-      if (kink.stages.excess > kEqual) continue;
-      if (ctrl != d->ctrl[u]) std::fill_n(kink.stages.rate_ctrl, 4, 0.0);
-      kinks_.push_back(kink);
-    }
-    const int w = 2 * static_cast<int>(m->nv), ndx = w + static_cast<int>(m->na);
-    for (const KinkedMuscle& kink : kinks_) {
-      direct_.activation_rate(kink.act, w + kink.act) = kink.stages.rate_act[stage];
-      direct_.activation_rate(kink.act, ndx + kink.ctrl) = kink.stages.rate_ctrl[stage];
-    }
-    return true;
-  }
-
   bool RungeKutta(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
     *missing = RungeKuttaRefusal(m);
-    if (!missing->empty() || !SetKinks(m, d, 0, missing)) return false;
-    if (!kinks_.empty()) {
+    if (!missing->empty() || !kinks_.Set(m, d, 0, &direct_.activation_rate, missing)) return false;
+    if (kinks_.any()) {
       out->coverage.terms.push_back(
           {"muscles on their kink", Level::kAnalytic, "differences about one stage do not know the stages before"});
     }
@@ -254,7 +219,7 @@ class ResidualBackend final : public Backend {
         m, d,
         [&](mjData*, StageDerivative* s) {
           return Acceleration(m, d, &stage_out, missing) && stage_out.status == StepStatus::kOk &&
-                 SetKinks(m, d, ++i, missing) && stage(d, s);
+                 kinks_.Set(m, d, ++i, &direct_.activation_rate, missing) && stage(d, s);
         },
         &runge_kutta_, out);
     if (done) return CoversIfFinite(IsFinite(out->A) && IsFinite(out->B), missing);
@@ -289,7 +254,7 @@ class ResidualBackend final : public Backend {
     MatrixXd da, rate;
     const auto stage = [&](mjData* at, StageDerivative* s) {
       if (!Acceleration(m, at, &report, missing) || report.status != StepStatus::kOk) return false;
-      if (!SetKinks(m, at, i, missing)) return false;
+      if (!kinks_.Set(m, at, i, &direct_.activation_rate, missing)) return false;
       source(at, &da, &rate);
       s->rate.resize(m->nv + m->na);
       s->rate << point_.a(), Eigen::Map<const VectorXd>(at->act_dot, m->na);
@@ -345,7 +310,7 @@ class ResidualBackend final : public Backend {
   StepDerivative report_;
   BlockedMatrix blocked_;
   RungeKuttaWork runge_kutta_;
-  std::vector<KinkedMuscle> kinks_;
+  KinkedMuscles kinks_;
 };
 
 }  // namespace

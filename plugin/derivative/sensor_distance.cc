@@ -47,7 +47,8 @@ bool SensorDerivative::Rangefinder(int i) {
   const double distance = mj_ray(m, d, site.p.data(), ray.data(), nullptr, 1, site.body, &geom, normal.data());
   const bool hit = distance >= 0;
   const double slope = normal.dot(ray);
-  if (hit && (geom < 0 || std::abs(slope) < mjMINVAL)) return false;
+  const bool marched = hit && geom >= 0 && m->geom_type[geom] == mjGEOM_SDF;  // its normal is none of the surface
+  if (hit && (geom < 0 || marched || std::abs(slope) < mjMINVAL)) return false;
   const Vec3 point = site.p + distance * ray;
 
   // rows of the fields that are asked for

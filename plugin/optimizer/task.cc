@@ -338,6 +338,12 @@ void WarnOfWindows(const std::vector<XmlElement>& costs, const std::vector<Resid
   }
 }
 
+void WarnOfNoWeight(const std::vector<ResidualTerm>& terms, Task* task) {
+  const auto counts = [](const ResidualTerm& term) { return !term.weight.isZero(0) || !term.terminal.isZero(0); };
+  if (terms.empty() || std::any_of(terms.begin(), terms.end(), counts)) return;
+  task->warnings.push_back("no cost has a weight other than 0: all motions are worth the same");
+}
+
 // target="guess", now that there is one
 void AimAtGuess(const std::vector<XmlElement>& costs, const Task& task, std::vector<ResidualTerm>* terms) {
   const VectorXd s = VectorXd::Zero(task.model->nsensordata);
@@ -436,6 +442,7 @@ Task ReadTask(const XmlFile& file) {
     root.Fail(error.what(), error.code());
   }
   WarnOfWindows(elements.costs, terms, &task);
+  WarnOfNoWeight(terms, &task);
   task.continuation = ReadSmoothing(elements.Find("smooth"), task.model.get());
   const Start start = ReadStart(elements.Find("start"), folder, task.model.get());
   task.x0 = start.x;

@@ -582,6 +582,19 @@ TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSid
     SetState(model.get(), data.get(), x);
     data->ctrl[0] = ctrl;
     EXPECT_EQ(Certify(model.get(), data.get()).label, ctrl == 0.7 ? Smoothness::kSmooth : Smoothness::kModeCrossing);
+
+    // … and differences of the actuators alone
+    AnalyticBackend mixture(model.get(), false, {.actuation = true});
+    const StepDerivative mixed = LinearizeWith(&mixture, model.get(), data.get());
+    EXPECT_EQ(mixed.coverage.Worst(), Level::kResidual);
+    EXPECT_TRUE(support::MatricesNearRelative(mixed.A, value.A, kLevels));
+    EXPECT_TRUE(support::MatricesNearRelative(mixed.B, value.B, kLevels));
+    data->qpos[0] = x[0], data->qvel[0] = x[1], data->act[0] = act;
+    StepVjp same;
+    std::string missing;
+    ASSERT_TRUE(mixture.Vjp(model.get(), data.get(), {lambda, VectorXd()}, &same, &missing)) << missing;
+    EXPECT_LE((same.x - mixed.A.transpose() * lambda).cwiseAbs().maxCoeff(), 1e-12);
+    EXPECT_LE((same.u - mixed.B.transpose() * lambda).cwiseAbs().maxCoeff(), 1e-12);
   }
 }
 

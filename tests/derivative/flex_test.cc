@@ -125,6 +125,29 @@ TEST_F(FlexTest, SensorsAndInverseDynamicsKnowThem) {
   EXPECT_LT(Apart(inverse.v, other.v), 1e-8);
 }
 
+// Rods have numbers of their own for bending and twisting; open and closed ones.
+TEST_F(FlexTest, RodsBendAndTwist) {
+  for (const char* integrator : {"Euler", "RK4", "discrete"}) {
+    for (const char* shape :
+         {"type='grid' count='4 1 1' spacing='.05 .05 .05'", "type='circle' count='6 1 1' spacing='.05 .05 .05'"}) {
+      SCOPED_TRACE(std::string(integrator) + " " + shape);
+      const ModelPtr model =
+          LoadModelFromString(std::string("<mujoco><option timestep='2e-4' integrator='") + integrator +
+                              "'/><worldbody><flexcomp name='f' dim='1' " + shape +
+                              " radius='.01' mass='.1'><elasticity young='1e6' damping='.01'/><contact "
+                              "selfcollide='none'/></flexcomp></worldbody></mujoco>");
+      const DataPtr data = MakeData(model.get());
+      VectorXd x = GetState(model.get(), data.get());
+      x = Retract(model.get(), x, 0.01 * support::Random(3).Vector(Dims(model.get()).ndx));
+      SetState(model.get(), data.get(), x);
+      mj_forward(model.get(), data.get());
+      const StepDerivative step = Linearize(model.get(), data.get());
+      EXPECT_EQ(step.coverage.Worst(), Level::kResidual);
+      support::ExpectReference(model.get(), data.get(), step);
+    }
+  }
+}
+
 // What has no closed form says so, by the flex' name.
 TEST_F(FlexTest, OtherFlexesAreDifferencedByName) {
   const auto reason = [](const std::string& flex, const std::string& around = "%") {
@@ -143,6 +166,7 @@ TEST_F(FlexTest, OtherFlexesAreDifferencedByName) {
   const std::string young = "<elasticity young='1e3' poisson='.2'/>",
                     shell = "<elasticity young='1e3' poisson='.2' thickness='.01' elastic2d='both'/>";
   EXPECT_EQ(reason("dim='3' count='3 3 3' dof='trilinear'>" + young), "forces of f, which is interpolated");
+  EXPECT_EQ(reason("dim='1' count='4 1 1'>" + young), "forces of f, a rod that bends and twists");
   EXPECT_EQ(reason("dim='2' count='3 3 1'><contact contype='0' conaffinity='0'/><pin id='0'/>" + shell,
                    "<body name='b'><freejoint/><geom size='.1' contype='0'/>%</body>"),
             "bending of f, whose vertices do not slide");

@@ -169,6 +169,15 @@ TEST_F(TaskFile, WarnsOfACostThatHoldsAtNoKnot) {
       << between[0];
 }
 
+TEST_F(TaskFile, SaysWhereNoCostWeighsAnything) {
+  const auto warnings = [](const std::string& costs) { return LoadZooTask(costs).warnings; };
+  const std::vector<std::string> none =
+      warnings("<cost ctrl='all' weight='0'/><cost qpos='all' weight='0' terminal='0'/>");
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_NE(none[0].find("no cost has a weight other than 0"), std::string::npos) << none[0];
+  EXPECT_TRUE(warnings("<cost ctrl='all' weight='0'/><cost qpos='all' weight='0' terminal='1'/>").empty());
+}
+
 TEST_F(TaskFile, RoundsTheHorizonToKnotsAndSaysSo) {
   const Task task = LoadZooTask(kEffort, "horizon='0.1' controlstep='3'");
   EXPECT_EQ(task.N, 17);
