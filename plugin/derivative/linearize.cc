@@ -166,7 +166,14 @@ void Linearizer::Impl::Advance() {
   mj_getState(&local, data.get(), point.data(), state);
 }
 
+// where an interval of several steps begins
+void Linearizer::Impl::FindResting() {
+  mj_setState(&local, data.get(), point.data(), state);
+  resting.Find(&local, data.get(), options.substeps);
+}
+
 void Linearizer::Impl::LinearizeInterval(bool sensors, StepDerivative* out) {
+  if (options.substeps > 1 && !whole_interval) FindResting();
   LinearizeOnce(sensors, out);
   if (whole_interval || out->status != StepStatus::kOk) return;
 
@@ -184,6 +191,7 @@ void Linearizer::Impl::LinearizeInterval(bool sensors, StepDerivative* out) {
     }
     out->A.swap(A);
     out->B = B + substep.B;
+    resting.Add(k, &out->A, &out->B);
     out->coverage.Add(substep.coverage);
   }
   if (options.substeps > 1 && !(IsFinite(out->A) && IsFinite(out->B) && IsFinite(out->P)))

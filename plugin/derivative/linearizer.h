@@ -17,6 +17,7 @@
 #include "derivative/after_forward.h"
 #include "derivative/backend.h"
 #include "derivative/equilibrium.h"
+#include "derivative/muscle.h"
 #include "derivative/parameter_difference.h"
 #include "derivative/step_difference.h"
 
@@ -54,6 +55,7 @@ struct Linearizer::Impl {
   bool PullForcesBySteps(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
+  void FindResting();
   void ClearUnread(StepDerivative* out) const;
   bool AddSensors(Backend* backend, bool step, StepDerivative* out, std::string* missing);
   bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
@@ -84,6 +86,7 @@ struct Linearizer::Impl {
   bool whole_interval = false;         // substeps are differenced at once
   std::string missing[4], reason;      // why not a better level
   StepDerivative substep, whole_step;
+  RestingMuscles resting;  // of an interval of several steps
   MatrixXd A, B;
   PackedMatrix packed;
   VectorXd no_control;

@@ -241,4 +241,80 @@ bool KinkedMuscles::Set(const mjModel* m, const mjData* d, int stage, Eigen::Mat
   return true;
 }
 
+void RestingMuscles::Find(const mjModel* m, const mjData* d, int steps) {
+  kinks_.clear();
+  shift_.clear();
+  if (m->opt.integrator == mjINT_RK4) return;
+  for (int i = 0; i < m->nactuator && !IsActuationOff(m); i++) {
+    const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+    if (m->actuator_dyntype[i] != mjDYN_MUSCLE || prm[2] >= mjMINVAL || IsActuatorDisabled(m, i)) continue;
+    const int adr = m->actuator_actadr[i], u = m->actuator_ctrladr[i];
+    const double ctrl = ClampedControl(m, d, i), act = d->act[adr];
+    const ActivationStep update = ActivationStepOf(m, i, 0);
+    if (std::clamp(ctrl, 0.0, 1.0) != act || m->actuator_actearly[i] || !update.Inside(act)) continue;
+    kinks_.push_back({2 * static_cast<int>(m->nv) + adr, u, {0, 0}, shift_.size()});
+    shift_.resize(shift_.size() + 2 * static_cast<std::size_t>(steps), 0);
+    double* shift = shift_.data() + kinks_.back().first;
+    for (const int column : {0, 1}) {
+      if (column == 0 && ctrl != d->ctrl[u]) continue;
+      const double value = column == 0 ? ctrl : act;
+      const int first = value <= 0 ? 1 : -1, last = value >= 1 ? -1 : 1;
+      const double share = first < last ? 0.5 : 1;
+      double moved[2] = {static_cast<double>(first * column), static_cast<double>(last * column)};
+      for (int k = 0; k < steps; k++) {
+        double next = 0;
+        for (int sign = first, side = 0; sign <= last; sign += 2, side++) {
+          const double dctrl = column == 0 ? sign : 0;
+          double by_ctrl, by_act;
+          MuscleRate(ctrl, act, dctrl - moved[side], prm, &by_ctrl, &by_act);
+          moved[side] += update.step * (by_ctrl * dctrl + by_act * moved[side]);
+          next += share * sign * moved[side];
+        }
+        shift[2 * k + column] = next;
+      }
+    }
+    // what the chain of single steps makes of them: act' = a act + b ctrl
+    const double b = shift[0], a = shift[1];
+    double before[2] = {b, a};
+    shift[0] = shift[1] = 0;
+    for (int k = 1; k < steps; k++) {
+      for (const int column : {0, 1}) {
+        const double chained = a * before[column] + (column == 0 ? b : 0);
+        before[column] = shift[2 * k + column];
+        shift[2 * k + column] -= chained;
+      }
+    }
+  }
+}
+
+void RestingMuscles::Add(int step, Eigen::MatrixXd* A, Eigen::MatrixXd* B) const {
+  for (const Kink& kink : kinks_) {
+    const double* shift = shift_.data() + kink.first + 2 * step;
+    (*B)(kink.act, kink.ctrl) += shift[0];
+    (*A)(kink.act, kink.act) += shift[1];
+  }
+}
+
+void RestingMuscles::Pull(int step, const Eigen::Ref<const Eigen::VectorXd>& lambda) {
+  for (Kink& kink : kinks_) {
+    const double* shift = shift_.data() + kink.first + 2 * step;
+    for (const int column : {0, 1}) kink.pulled[column] += shift[column] * lambda[kink.act];
+  }
+}
+
+void RestingMuscles::AddPulled(Eigen::VectorXd* x, Eigen::VectorXd* u) const {
+  for (const Kink& kink : kinks_) {
+    (*u)[kink.ctrl] += kink.pulled[0];
+    (*x)[kink.act] += kink.pulled[1];
+  }
+}
+
+void RestingMuscles::Push(int step, const Eigen::Ref<const Eigen::MatrixXd>& dx,
+                          const Eigen::Ref<const Eigen::MatrixXd>& du, Eigen::MatrixXd* next) const {
+  for (const Kink& kink : kinks_) {
+    const double* shift = shift_.data() + kink.first + 2 * step;
+    next->row(kink.act) += shift[0] * du.row(kink.ctrl) + shift[1] * dx.row(kink.act);
+  }
+}
+
 }  // namespace costate

@@ -53,6 +53,33 @@ class KinkedMuscles {
   std::vector<Kink> kinks_;
 };
 
+/// Muscles that rest on their kink while one control acts for several steps: the control stays on the side to which it
+/// is nudged, as the activation only follows, and an activation that is nudged stays on its. The chain of single steps
+/// has slopes of both. (A3)
+class RestingMuscles {
+ public:
+  /// @param data  where the interval begins, with its controls.
+  void Find(const mjModel* model, const mjData* data, int steps);
+
+  /// Of the interval until behind a step, 1 …, A and B made of single ones.
+  void Add(int step, Eigen::MatrixXd* A, Eigen::MatrixXd* B) const;
+
+  /// The same of products: covectors behind each step, the last one first, then all of it into those of x and u.
+  void Pull(int step, const Eigen::Ref<const Eigen::VectorXd>& lambda);
+  void AddPulled(Eigen::VectorXd* x, Eigen::VectorXd* u) const;
+  void Push(int step, const Eigen::Ref<const Eigen::MatrixXd>& dx, const Eigen::Ref<const Eigen::MatrixXd>& du,
+            Eigen::MatrixXd* next) const;
+
+ private:
+  struct Kink {
+    int act, ctrl;      // in dx and du
+    double pulled[2];   // by control and by activation
+    std::size_t first;  // in shift_: two numbers a step
+  };
+  std::vector<Kink> kinks_;
+  std::vector<double> shift_;
+};
+
 /// How far the velocity of a muscle is from where the slope of its force by velocity bends; mjMAXVAL for what has no
 /// such force.
 double MuscleBendRoom(const mjModel* model, const mjData* data, int actuator);

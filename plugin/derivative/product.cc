@@ -141,6 +141,7 @@ bool Linearizer::Impl::PullSensorsBySteps(Backend* backend, const StepCovectors&
 // sensors are those of the first substep
 void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out) {
   const int count = whole_interval || !covectors.step() ? 1 : options.substeps;
+  if (count > 1) FindResting();
   points.resize(count);
   for (int k = 0; k < count; ++k) {
     points[k] = point;
@@ -152,6 +153,7 @@ void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out)
   lambda = covectors.next;
   for (int k = count - 1; k >= 0; --k) {
     point = points[k];
+    if (count > 1) resting.Pull(k, lambda);
     const bool last = k == count - 1;
     StepVjp* to = last ? out : &substep_vjp;
     const StepCovectors back = {lambda, k == 0 ? covectors.sensors : ConstVectorRef(none), covectors.forces};
@@ -174,18 +176,22 @@ void Linearizer::Impl::VjpInterval(const StepCovectors& covectors, StepVjp* out)
     out->coverage.Add(to->coverage);
   }
   out->x = lambda;
+  if (count > 1) resting.AddPulled(&out->x, &out->u);
   if (count > 1 && !AllFinite(*out)) out->status = StepStatus::kBadState;  // each step's is, their sum is not
 }
 
 void Linearizer::Impl::JvpInterval(ConstMatrixRef direction, ConstMatrixRef du, StepJvp* out) {
   Coverage all;
+  const int count = whole_interval ? 1 : options.substeps;
+  if (count > 1) FindResting();
   dx = direction;
-  for (int k = 0; k < (whole_interval ? 1 : options.substeps); ++k) {
+  for (int k = 0; k < count; ++k) {
     if (k > 0) Advance();
     FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
       return backend->Jvp(&local, data.get(), dx, du, out, missing);
     });
     if (out->status != StepStatus::kOk) return;
+    if (count > 1) resting.Push(k, direction, du, &out->dx);
     dx = out->dx;
     if (k == 0) std::swap(all, out->coverage);
     else all.Add(out->coverage);

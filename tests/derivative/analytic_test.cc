@@ -598,6 +598,64 @@ TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSid
   }
 }
 
+// (A3) over several steps under one control: a nudge of the control keeps its muscle on that side, as the activation only
+// follows; the chain of single steps, each from rest, would be off by half of it
+TEST_F(AnalyticTest, MusclesOnTheirKinkStayOnTheSideOfANudgeForSeveralSteps) {
+  constexpr int kSteps = 4;
+  constexpr double kNudge = 1e-6, kTolerance = 1e-7;  // of a column
+  for (const char* integrator : {"Euler", "implicitfast", "discrete"}) {
+    const ModelPtr model = LoadModelFromString(std::string(R"(<mujoco><option integrator=")") + integrator + R"("/>
+      <worldbody><body><joint name="a" damping="0.1"/><geom size="0.1"/></body></worldbody>
+      <actuator><muscle joint="a" lengthrange="-1 1" force="30"/><muscle joint="a" lengthrange="-1 1" force="-20"/></actuator>
+    </mujoco>)");
+    for (const double at : {0.0, 0.4, 1.0}) {
+      SCOPED_TRACE(integrator + std::to_string(at));
+      VectorXd x(4), u(2);
+      x << 0.3, 0.2, at, 0.5;
+      u << at, 0.2;
+      const auto after = [&](double dctrl, double dact) {
+        const DataPtr probe = MakeData(model.get());
+        SetState(model.get(), probe.get(), x);
+        probe->act[0] += dact;
+        probe->ctrl[0] = u[0] + dctrl;
+        probe->ctrl[1] = u[1];
+        for (int k = 0; k < kSteps; k++) mj_step(model.get(), probe.get());
+        return GetState(model.get(), probe.get());
+      };
+      const auto column = [&](bool control) {
+        VectorXd mean = VectorXd::Zero(4);
+        int sides = 0;
+        for (const int sign : {-1, 1}) {
+          if ((at == 0 && sign < 0) || (at == 1 && sign > 0)) continue;
+          const auto slope = [&](double e) {
+            return ((after(control ? sign * e : 0, control ? 0 : sign * e) - after(0, 0)) / (sign * e)).eval();
+          };
+          mean += 2 * slope(kNudge / 2) - slope(kNudge);
+          sides++;
+        }
+        return (mean / sides).eval();
+      };
+      for (const Level level : {Level::kAnalytic, Level::kResidual}) {
+        Linearizer linearizer(model.get(), {.level = level, .substeps = kSteps});
+        StepDerivative value;
+        linearizer.Linearize(x, u, &value);
+        EXPECT_LE((value.B.col(0) - column(true)).cwiseAbs().maxCoeff(), kTolerance) << value.B << "\n" << column(true);
+        EXPECT_LE((value.A.col(2) - column(false)).cwiseAbs().maxCoeff(), kTolerance) << value.A << "\n"
+                                                                                      << column(false);
+        const VectorXd lambda = Eigen::Vector4d(0.3, -0.7, 0.9, 0.2), dx = Eigen::Vector4d(1, -2, 0.5, 0.7),
+                       du = Eigen::Vector2d(-0.4, 0.6);
+        StepVjp pulled;
+        linearizer.Vjp(x, u, lambda, &pulled);
+        EXPECT_LE((pulled.x - value.A.transpose() * lambda).cwiseAbs().maxCoeff(), 1e-11);
+        EXPECT_LE((pulled.u - value.B.transpose() * lambda).cwiseAbs().maxCoeff(), 1e-11);
+        StepJvp pushed;
+        linearizer.Jvp(x, u, dx, du, &pushed);
+        EXPECT_LE((pushed.dx - value.A * dx - value.B * du).cwiseAbs().maxCoeff(), 1e-11);
+      }
+    }
+  }
+}
+
 // every kind of row of joints and contacts, with warm starts near and far: the engine's solver is not asked, and the
 // minimum is that to which its own is polished
 TEST_F(AnalyticTest, FindsTheMinimumFromAnyWarmStart) {
