@@ -96,6 +96,10 @@ void Expression::Value(const KnotView& knot, const VectorXd& z, VectorXd* r) con
 
 Expression::Point& Expression::SlopesAt(double time, const VectorXd& z) const {
   static thread_local Point point;
+  if (point.owner == number_ && point.time == time && point.z == z) return point;
+  point.owner = number_;
+  point.time = time;
+  point.z = z;
   Run(time, z, &point.values);
   point.slopes.resize(nodes_.size());
   for (std::size_t i = 0; i < nodes_.size(); i++) {

@@ -2,6 +2,7 @@
 #ifndef COSTATE_OPTIMIZER_EXPRESSION_H_
 #define COSTATE_OPTIMIZER_EXPRESSION_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -83,9 +84,11 @@ class Expression final : public ResidualMap {
     std::vector<int> nodes;      // what is made of them, in order; the last is the component
   };
 
-  // all nodes at a point, in this thread's memory
+  // all nodes at a point, in this thread's memory: whose they are and where, so that the same is not found twice
   struct Point {
-    VectorXd values, adjoint;
+    std::uint64_t owner = 0;
+    double time = 0;
+    VectorXd z, values, adjoint;
     std::vector<Slopes> slopes;
   };
   Point& SlopesAt(double time, const VectorXd& z) const;
@@ -95,6 +98,7 @@ class Expression final : public ResidualMap {
   void Run(double time, const VectorXd& z, VectorXd* values) const;
   void FindCurved();
 
+  std::uint64_t number_;  // no other expression has it
   std::vector<Node> nodes_;
   std::vector<int> results_;  ///< nodes
   std::vector<Curved> curved_;

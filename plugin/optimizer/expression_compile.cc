@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cmath>
 #include <map>
@@ -334,6 +335,8 @@ class ExpressionCompiler {
 }  // namespace
 
 Expression::Expression(const std::string& text, const std::vector<ExpressionName>& names) {
+  static std::atomic<std::uint64_t> count = 0;
+  number_ = ++count;
   // one definition after the other, each once
   std::map<std::string, Nodes> defined;
   for (const ExpressionName& name : names) {
