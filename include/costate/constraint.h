@@ -42,6 +42,15 @@ class Constraint {
   /// Other sizes and values that are not finite are errors of the solve, by this constraint's name and the knot.
   virtual void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const = 0;
 
+  /// Rows with [V Vu]ᵀ [V Vu] = Σ_i g_i ∂²c_i/∂(x, u)² over those entries where that is convex, or over as many of them
+  /// as are known: by default none. Newton's curvature of an augmented Lagrangian beside Gauss–Newton's.
+  /// @param g  (size()).  @param V, Vu  to be sized, m × n and m × nu, as J and Ju; m × 0 where u does not count.
+  virtual void Curvature(const KnotView& /*knot*/, ConstMatrixRef /*C*/, ConstMatrixRef /*D*/, ConstVectorRef /*g*/,
+                         MatrixXd* V, MatrixXd* Vu) const {
+    V->resize(0, 0);
+    Vu->resize(0, 0);
+  }
+
   /// True where c also reads the start x_0 of the motion (KnotView::start), at the last knot.
   virtual bool ReadsStart() const { return false; }
 

@@ -13,7 +13,7 @@ namespace {
 // memory that every evaluation on this thread uses again; one a constraint, because constraints have different sizes
 struct AugmentedScratch {
   VectorXd y, g;
-  MatrixXd J, Ju, DJ, DJu;
+  MatrixXd J, Ju, DJ, DJu, V, Vu;
 };
 AugmentedScratch& ThreadAugmentedScratch(int constraint) {
   static thread_local std::deque<AugmentedScratch> scratch;  // growing moves none
@@ -120,6 +120,7 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     const Eigen::Index n = s.J.cols();
     out->lx.head(n).noalias() += s.J.transpose() * s.g;
     out->lxx.topLeftCorner(n, n).noalias() += s.J.transpose() * s.DJ;
+    AddCurvature(i, knot, C, D, out);
     if (constraint.ReadsStart() && knot.t == knot.N) AddStart(i, knot, out);
     if (s.Ju.cols() == 0 || knot.t == knot.N) continue;
     s.DJu = rho[i] * s.Ju;
@@ -130,6 +131,19 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     out->lux.leftCols(n).noalias() += s.Ju.transpose() * s.DJ;
     out->luu.noalias() += s.Ju.transpose() * s.DJu;
   }
+}
+
+// rho y_k ∂²c_k where it is known and convex
+void AugmentedCost::AddCurvature(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
+                                 CostExpansion* out) const {
+  AugmentedScratch& s = ThreadAugmentedScratch(i);
+  constraints_[i].Curvature(knot, C, D, s.g, &s.V, &s.Vu);
+  if (s.V.rows() == 0) return;
+  const Eigen::Index n = s.V.cols();
+  out->lxx.topLeftCorner(n, n).noalias() += s.V.transpose() * s.V;
+  if (s.Vu.cols() == 0 || knot.t == knot.N) return;
+  out->lux.leftCols(n).noalias() += s.Vu.transpose() * s.V;
+  out->luu.noalias() += s.Vu.transpose() * s.Vu;
 }
 
 // the same by dx_0: l0 += J0ᵀ rho y, l0x += rho J0ᵀ [y ≠ 0] J, l00 += rho J0ᵀ [y ≠ 0] J0

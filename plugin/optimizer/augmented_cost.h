@@ -55,6 +55,7 @@ class AugmentedCost final : public Cost {
   VectorXd rho;                  ///< of each constraint
 
  private:
+  void AddCurvature(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const;
   void AddStart(int i, const KnotView& knot, CostExpansion* out) const;
   void Measure(const Trajectory& trajectory, double dt) const;
   int Shift(int i, const KnotView& knot, VectorXd* y) const;  // y; how many of its entries are not zero

@@ -19,6 +19,10 @@ class ResidualConstraint final : public Constraint {
   void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const override {
     residual_.Jacobian(0, knot, C, D, J, Ju);
   }
+  void Curvature(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, ConstVectorRef g, MatrixXd* V,
+                 MatrixXd* Vu) const override {
+    residual_.Curvature(0, knot, C, D, g, V, Vu);
+  }
   void PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* out) const override {
     residual_.PullBack(0, knot, g, out);
   }

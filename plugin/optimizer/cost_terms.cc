@@ -575,6 +575,24 @@ void ResidualCost::Jacobian(int index, const KnotView& knot, ConstMatrixRef C, C
   else Ju->resize(term.size(), 0);
 }
 
+void ResidualCost::Curvature(int index, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, ConstVectorRef g,
+                             MatrixXd* V, MatrixXd* Vu) const {
+  const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
+  const Plan& plan = plans_[static_cast<std::size_t>(index)];
+  TermScratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);
+  V->resize(0, 0);
+  Vu->resize(0, 0);
+  if (!term.map) return;
+  Residual(index, knot, &scratch.r);
+  scratch.g = g;
+  term.map->Curvature(knot, scratch.z, scratch.g, &scratch.V);
+  if (scratch.V.rows() == 0) return;
+  const bool control = plan.control && knot.t < knot.N;
+  MeasuredJacobian(term, knot, plan.state_columns, control, C, D, &scratch);
+  V->noalias() = scratch.V * scratch.J;
+  if (control) Vu->noalias() = scratch.V * scratch.Ju;
+}
+
 void ResidualCost::PullBack(int index, const KnotView& knot, ConstVectorRef g, KnotGradient* out) const {
   const ResidualTerm& term = terms_[static_cast<std::size_t>(index)];
   TermScratch& scratch = ThreadScratch(scratch_[static_cast<std::size_t>(index)]);

@@ -137,6 +137,10 @@ class ResidualCost final : public Cost {
   /// u and at the last knot.
   void Jacobian(int term, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const;
 
+  /// Rows of (6a) for Σ g_i r_i, as Constraint::Curvature; none of terms without an expression.
+  void Curvature(int term, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, ConstVectorRef g, MatrixXd* V,
+                 MatrixXd* Vu) const;
+
   /// out += (∂r)ᵀ g by x, u and s.
   void PullBack(int term, const KnotView& knot, ConstVectorRef g, KnotGradient* out) const;
 

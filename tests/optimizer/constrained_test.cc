@@ -258,6 +258,55 @@ TEST_F(Constrained, IsNotInfeasibleWhereAMotionKeepsAll) {
   EXPECT_LT(around.cost, 0.1) << around.message;
 }
 
+// A distance is as good a constraint as its components (6a): Gauss–Newton alone, which knows of one direction, took 129 and
+// 268 iterations, the first to a motion that cost 1 % more.
+TEST_F(Constrained, OfDistancesIsSolvedLikeThatOfTheirComponents) {
+  const support::TemporaryFolder folder;
+  folder.Write("mass.xml", R"(<mujoco><option gravity="0 0 0" timestep=".01"/><worldbody><body name="b"><joint name="x"
+    type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/><joint name="z" type="slide" axis="0 0 1"/>
+    <geom size=".05" mass="1"/><site name="p"/></body></worldbody><actuator><motor joint="x"/><motor joint="y"/><motor
+    joint="z"/></actuator></mujoco>)");
+  const auto load = [&](const std::string& constraints) {
+    return LoadTask(
+        folder.Write("t.xml",
+                     "<task model='mass.xml' horizon='1'><measure name='p' site='p' quantity='pos'/><measure "
+                     "name='v' qvel='all'/><cost ctrl='all' weight='0.01'/>" +
+                         constraints + "</task>"));
+  };
+  const auto solve = [](const Task& task) {
+    return Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+  };
+  const Task components = load(
+      "<constraint name='there' value='p - [0.3, 0.2, 0.5]' equals='0' when='end'/>"
+      "<constraint name='rest' value='v' equals='0' when='end'/>");
+  const Task distances = load(
+      "<constraint name='there' value='norm(p - [0.3, 0.2, 0.5])' equals='0' when='end'/>"
+      "<constraint name='rest' value='norm(v)' equals='0' when='end'/>");
+  const SolveResult by_components = solve(components), by_distances = solve(distances);
+  EXPECT_LE(by_distances.violation, 1e-6) << by_distances.message;
+  EXPECT_NEAR(by_distances.cost, by_components.cost, 1e-5 * by_components.cost);
+  EXPECT_LE(by_distances.iterations.size(), 40u);
+  const SolveResult near =
+      solve(load("<constraint name='there' value='norm(p - [0.3, 0.2, 0.5])' upper='0.02' when='end'/>"
+                 "<constraint name='rest' value='norm(v)' upper='0.05' when='end'/>"));
+  EXPECT_EQ(near.status, SolveStatus::kConverged) << near.message;
+  EXPECT_LE(near.iterations.size(), 30u);
+
+  // without multipliers both are half the same sum of squares
+  const VectorXd x = VectorXd::LinSpaced(6, 0.1, 0.7), none;
+  const Eigen::Vector3d s = x.head(3);
+  MatrixXd C = MatrixXd::Zero(3, 6);
+  C.leftCols(3).setIdentity();
+  CostExpansion expansions[2];
+  for (const Task* task : {&components, &distances}) {
+    AugmentedCost augmented(task->model.get(), *task->cost, task->constraints, task->N);
+    augmented.rho.setConstant(2, 3.0);
+    augmented.Expand({.t = task->N, .N = task->N, .time = 0, .dt = 0.01, .x = x, .u = none, .s = s}, C, MatrixXd(),
+                     &expansions[task == &distances]);
+  }
+  EXPECT_TRUE(support::MatricesNear(expansions[1].lxx, expansions[0].lxx, 1e-13));
+}
+
 // the first steps of multipliers lead away from a guess that is the optimum: it is what is returned
 TEST_F(Constrained, ReturnsAGuessThatNothingBetters) {
   const Task task = LoadTask(std::string(COSTATE_MODELS) + "/cartpole/short_rail.xml");
