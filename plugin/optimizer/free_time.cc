@@ -61,6 +61,9 @@ class FreeTime {
   SolveResult SolveOn(SolveResult result, const Problem& at_time);
   void GoOn();
   bool Hop(double horizon);
+  void Search(double a, double b, double horizon);
+  const FreeTimeTrial* NextShorter() const;
+  bool Shorten();
   bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
 
   const Problem& problem_;
@@ -229,11 +232,8 @@ bool FreeTime::Hop(double horizon) {
   return true;
 }
 
-FreeTimeResult FreeTime::Run() {
-  if (from_) GoOn();
-  double a = free_.shortest, b = free_.longest;
-  const double horizon = std::clamp(problem_.N * problem_.substeps * problem_.model->opt.timestep, a, b);
-  Try(horizon);
+// the least cost between two lengths, as far as it has one valley there
+void FreeTime::Search(double a, double b, double horizon) {
   double left = b - kGolden * (b - a), right = a + kGolden * (b - a);
   double at_left = Try(left), at_right = Try(right);
   if (Hop(horizon)) {  // from there they may keep them, too
@@ -258,11 +258,38 @@ FreeTimeResult FreeTime::Run() {
       at_right = Try(right);
     }
   }
+}
+
+// the longest of the motions that were sought and are shorter than the best; null without any
+const FreeTimeTrial* FreeTime::NextShorter() const {
+  const FreeTimeTrial* next = nullptr;
+  for (const FreeTimeTrial& trial : out_.trials) {
+    if (trial.time < out_.time && (!next || trial.time > next->time)) next = &trial;
+  }
+  return next;
+}
+
+// Where the next shorter motion does not keep the constraints, the solve alone may have failed: from the best one on much
+// shorter ones, as long as they keep them. Are there any?
+bool FreeTime::Shorten() {
+  const FreeTimeTrial* next = NextShorter();
+  if (best_ == kInf || !next || next->cost < kInf) return false;
+  const double before = best_;
+  for (double time = kShorter * out_.time; time > free_.shortest && Try(time) < kInf;) time *= kShorter;
+  return best_ < before;
+}
+
+FreeTimeResult FreeTime::Run() {
+  if (from_) GoOn();
+  const double horizon =
+      std::clamp(problem_.N * problem_.substeps * problem_.model->opt.timestep, free_.shortest, free_.longest);
+  Try(horizon);
+  Search(free_.shortest, free_.longest, horizon);
+  while (!from_ && Shorten()) Search(std::max(free_.shortest, kShorter * out_.time), out_.time / kShorter, horizon);
 
   // the trials beside the best say how sure its time is
-  double shorter = 0, longer = kInf;
+  double longer = kInf;
   for (const FreeTimeTrial& trial : out_.trials) {
-    if (trial.time < out_.time) shorter = std::max(shorter, trial.time);
     if (trial.time > out_.time) longer = std::min(longer, trial.time);
   }
   out_.result.iterations = std::move(iterations_);
@@ -270,7 +297,10 @@ FreeTimeResult FreeTime::Run() {
   out_.result.initial_cost = initial_cost_;
   out_.result.message += fmt::format("; of {} times from {:g} s to {:g} s the best is {:.6g} s", out_.trials.size(),
                                      free_.shortest, free_.longest, out_.time);
-  if (shorter > 0) out_.result.message += fmt::format(", the next shorter was {:.6g} s", shorter);
+  if (const FreeTimeTrial* shorter = NextShorter()) {
+    out_.result.message += fmt::format(", the next shorter was {:.6g} s", shorter->time);
+    if (shorter->cost == kInf) out_.result.message += ", of which no motion was found that keeps the constraints";
+  }
   if (std::isfinite(longer)) out_.result.message += fmt::format(", the next longer {:.6g} s", longer);
   if (stop_) out_.result.status = SolveStatus::kInterrupted;
   return std::move(out_);
