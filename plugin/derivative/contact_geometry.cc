@@ -9,6 +9,7 @@
 #include "derivative/contact_capsule_box.h"
 #include "derivative/contact_clipped.h"
 #include "derivative/contact_frame.h"
+#include "derivative/flex.h"
 #include "derivative/plant.h"
 #include "derivative/spatial_lanes.h"
 
@@ -408,6 +409,7 @@ bool ContactGeometry::VertexOnPlane(const mjModel* model, const mjData* data, in
   if (contact.geom[0] < 0 || model->geom_type[contact.geom[0]] != mjGEOM_PLANE) return false;
   if (ContactBody(model, contact, 1) < 0 || IsWithoutLever(model, data, contact)) return false;
   const int flex = contact.flex[1], vertex = model->flex_vertadr[flex] + contact.vert[1];
+  if (HasTwist(model, flex)) return false;
   const ContactFrame frame(contact.frame, Vec3::Zero());
   const Patch ball = Patch::Ball(Vec3Map(data->flexvert_xpos + 3 * vertex), model->flex_radius[flex], -frame.n);
   OnPlane(frame, ball, Vec3Map(contact.pos), &motion_[c].by_geom2);

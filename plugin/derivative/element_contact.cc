@@ -8,6 +8,7 @@
 #include "derivative/contact_block.h"
 #include "derivative/contact_closed.h"
 #include "derivative/contact_frame.h"
+#include "derivative/flex.h"
 #include "derivative/plant.h"
 
 namespace costate {
@@ -31,7 +32,8 @@ bool IsAboveFace(const GeomPose& geom, const Vec3& x, const Vec3& m, double slac
 
 bool ElementContact::Is(const mjModel* m, const mjContact& contact) {
   const int side = contact.elem[0] >= 0 ? 0 : 1;
-  return contact.elem[side] >= 0 && contact.geom[1 - side] >= 0 && m->flex_interp[contact.flex[side]] == 0;
+  return contact.elem[side] >= 0 && contact.geom[1 - side] >= 0 && m->flex_interp[contact.flex[side]] == 0 &&
+         !HasTwist(m, contact.flex[side]) && contact.adhesion == 0;  // which is in aref by what R is
 }
 
 // the point of a simplex nearest to p

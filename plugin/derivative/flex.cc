@@ -46,8 +46,7 @@ std::string MissingOf(const mjModel* m, int f) {
   const auto refuse = [&](const char* what, const char* why) { return what + ElementName(m, mjOBJ_FLEX, f) + why; };
   if (m->flex_passive[f]) return refuse("passive contacts of ", "");
   if (!HasElasticity(m, f)) return "";
-  if (m->flex_dim[f] == 1 && (m->flex_stiffnessadr[f] >= 0 || m->flex_bendingadr[f] >= 0))
-    return refuse("forces of ", ", a rod that bends and twists");
+  if (HasTwist(m, f)) return refuse("forces of ", ", a rod that bends and twists");
   if (m->flex_interp[f] != 0) return refuse("forces of ", ", which is interpolated");
   if (m->flex_plasticadr[f] >= 0) return refuse("forces of ", ", which yields");
   if (HasStretch(m, f) && m->flex_dim[f] == 3) {

@@ -21,6 +21,11 @@ inline bool HasEdges(const mjModel* model, int flex) {
   return !model->flex_rigid[flex] && model->flex_interp[flex] == 0;
 }
 
+/// Is it a rod that bends and twists? Rows of its contacts turn it, too, by joints that none of its vertices' bodies show.
+inline bool HasTwist(const mjModel* model, int flex) {
+  return model->flex_dim[flex] == 1 && (model->flex_stiffnessadr[flex] >= 0 || model->flex_bendingadr[flex] >= 0);
+}
+
 /// Moments of edges, of flexes that exert forces or whose edges are held, and the forces.
 class FlexForces {
  public:

@@ -51,10 +51,14 @@ Reduction ReductionOf(const mjModel* m, int i) { return static_cast<Reduction>(m
 
 bool MatchContacts(const mjModel* m, const mjData* d, int i, std::vector<MatchedContact>* found) {
   const Reduction reduce = ReductionOf(m, i);
+  const auto is_body = [](int type) { return type == mjOBJ_BODY || type == mjOBJ_XBODY; };
+  const bool by_body = is_body(m->sensor_objtype[i]) || is_body(m->sensor_reftype[i]);
   bool of_geoms = true;
   found->clear();
   for (int c = 0; c < d->ncon; c++) {
     const mjContact& contact = d->contact[c];
+    // the engine counts a flex among the bodies of its vertices
+    of_geoms = of_geoms && !(by_body && (contact.geom[0] < 0 || contact.geom[1] < 0));
     const int match = Match(m, d, contact, i);
     if (!match) continue;
     of_geoms = of_geoms && contact.geom[0] >= 0 && contact.geom[1] >= 0;

@@ -148,6 +148,60 @@ TEST_F(FlexTest, RodsBendAndTwist) {
   }
 }
 
+// … and touch: rows of their contacts turn them about their axes
+TEST_F(FlexTest, ContactsOfRodsTurnThem) {
+  for (
+      const char* scene :
+      {R"(<geom type="plane" size="1 1 1"/><flexcomp name="f" type="grid" dim="1" count="3 1 1" spacing=".07 .06 .08"
+    radius=".015" mass=".42" pos="0 0 .014"><elasticity young="17410"/><contact selfcollide="none"/></flexcomp>)",
+       R"(<geom type="sphere" size=".1" pos=".03 .01 -.1"/><flexcomp name="f" type="grid" dim="1" count="3 1 1" spacing=".07 .06 .08"
+    radius=".015" mass=".42" pos="0 0 .014"><elasticity young="17410"/><contact selfcollide="none"/></flexcomp>)"}) {
+    const ModelPtr model = LoadModelFromString(std::string("<mujoco><option timestep='.002'/><worldbody>") + scene +
+                                               "</worldbody></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    mj_forward(model.get(), data.get());
+    ASSERT_GT(data->ncon, 0);
+    const StepDerivative step = Linearize(model.get(), data.get());
+    EXPECT_EQ(step.coverage.Worst(), Level::kResidual);
+    support::ExpectReference(model.get(), data.get(), step);
+  }
+}
+
+// a contact sensor may know a flex by the body of a vertex
+TEST_F(FlexTest, ContactSensorsOfAVertexsBodyAreDifferenced) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+    <body name="v0" pos="0 0 .009"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint type="slide"
+      axis="0 0 1"/><inertial pos="0 0 0" mass=".1" diaginertia="1e-4 1e-4 1e-4"/></body>
+    <body name="v1" pos=".1 0 .009"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint type="slide"
+      axis="0 0 1"/><inertial pos="0 0 0" mass=".1" diaginertia="1e-4 1e-4 1e-4"/></body></worldbody>
+    <deformable><flex name="f" dim="1" body="v0 v1" element="0 1" radius=".01"/></deformable>
+    <sensor><contact body1="v0" data="force"/></sensor></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_GT(data->ncon, 0);
+  const StepDerivative step = Linearize(model.get(), data.get());
+  EXPECT_GT(step.C.cwiseAbs().maxCoeff(), 1);
+  support::ExpectReference(model.get(), data.get(), step);
+}
+
+// Adhesion at an element is differenced, by nudges that bring no other contact: each pulls as hard.
+TEST_F(FlexTest, AdhesionAtElementsIsDifferencedWithTheContactsThatThereAre) {
+  for (const char* adhesion : {"1", "20"}) {
+    const ModelPtr model = LoadModelFromString(
+        std::string(
+            R"(<mujoco><option timestep=".002"/><worldbody><geom type="sphere" size=".2" pos="0 0 -.2" adhesion=")") +
+        adhesion +
+        R"("/><body name="b" pos="0 0 .014"><freejoint/><geom size=".02" pos="0 0 .1" contype="0" conaffinity="0"/>
+        <flexcomp name="f" type="grid" dim="2" count="3 3 1" spacing=".05 .05 .05" radius=".01" mass=".1" quat="1 .02 .03 0"
+        pos=".01 .013 -.006"><edge equality="true"/><pin id="0"/><contact selfcollide="none" condim="1"/></flexcomp></body>
+        </worldbody></mujoco>)");
+    const DataPtr data = MakeData(model.get());
+    mj_forward(model.get(), data.get());
+    ASSERT_GT(data->ncon, 3);
+    support::ExpectReference(model.get(), data.get(), Linearize(model.get(), data.get()));
+  }
+}
+
 // What has no closed form says so, by the flex' name.
 TEST_F(FlexTest, OtherFlexesAreDifferencedByName) {
   const auto reason = [](const std::string& flex, const std::string& around = "%") {
