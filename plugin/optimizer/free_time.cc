@@ -285,7 +285,7 @@ FreeTimeResult FreeTime::Run() {
       std::clamp(problem_.N * problem_.substeps * problem_.model->opt.timestep, free_.shortest, free_.longest);
   Try(horizon);
   Search(free_.shortest, free_.longest, horizon);
-  while (!from_ && Shorten()) Search(std::max(free_.shortest, kShorter * out_.time), out_.time / kShorter, horizon);
+  while (Shorten()) Search(std::max(free_.shortest, kShorter * out_.time), out_.time / kShorter, horizon);
 
   // the trials beside the best say how sure its time is
   double longer = kInf;

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "core/joint.h"
 #include "core/model.h"
 #include "derivative/level_words.h"
 #include "optimizer/made_servo.h"
@@ -344,6 +345,21 @@ void WarnOfNoWeight(const std::vector<ResidualTerm>& terms, Task* task) {
   task->warnings.push_back("no cost has a weight other than 0: all motions are worth the same");
 }
 
+// a start beyond what joints allow is pushed back by their limits
+void WarnOfJointsBeyond(Task* task) {
+  constexpr double kBeyond = 0.01;  // of the range: less may be a rounded keyframe
+  const mjModel* m = task->model.get();
+  for (int i = 0; i < m->njnt && !(m->opt.disableflags & mjDSBL_LIMIT); ++i) {
+    const mjtNum *range = m->jnt_range + 2 * i, q = task->x0[m->jnt_qposadr[i]];
+    if (!m->jnt_limited[i] || !IsScalarJoint(m->jnt_type[i])) continue;
+    const double room = kBeyond * (range[1] - range[0]);
+    if (q >= range[0] - room && q <= range[1] + room) continue;
+    task->warnings.push_back(
+        fmt::format("the start has {} at {:g}, beyond its range {:g} to {:g}: the limit pushes it back",
+                    ElementName(m, mjOBJ_JOINT, i), q, range[0], range[1]));
+  }
+}
+
 // target="guess", now that there is one
 void AimAtGuess(const std::vector<XmlElement>& costs, const Task& task, std::vector<ResidualTerm>* terms) {
   const VectorXd s = VectorXd::Zero(task.model->nsensordata);
@@ -447,6 +463,7 @@ Task ReadTask(const XmlFile& file) {
   const Start start = ReadStart(elements.Find("start"), folder, task.model.get());
   task.x0 = start.x;
   task.context = start.context;
+  WarnOfJointsBeyond(&task);
   task.free_start = ReadFreeStart(elements.Find("start"), task.model.get(), task.x0);
   task.spline = ReadSpline(elements.Find("spline"), task.N);
   const double knot_time = task.knot_time();

@@ -169,6 +169,22 @@ TEST_F(TaskFile, WarnsOfACostThatHoldsAtNoKnot) {
       << between[0];
 }
 
+TEST_F(TaskFile, SaysWhereTheStartIsBeyondAJointsRange) {
+  const support::TemporaryFolder folder;
+  folder.Write("rail.xml",
+               R"(<mujoco><worldbody><body><joint name="x" type="slide" axis="1 0 0" range="-5 5" limited="true"/>
+    <geom size=".1"/></body></worldbody><actuator><motor joint="x"/></actuator></mujoco>)");
+  for (const auto& [start, count] : {std::pair("8", 1u), std::pair("5.05", 0u), std::pair("-5", 0u)}) {
+    const Task task = LoadTask(folder.Write("t.xml", std::string("<task model='rail.xml' horizon='1'><start qpos='") +
+                                                         start + "'/><cost ctrl='all'/></task>"));
+    ASSERT_EQ(task.warnings.size(), count) << start;
+    if (count > 0) {
+      EXPECT_NE(task.warnings[0].find("the start has joint 'x' at 8, beyond its range -5 to 5"), std::string::npos)
+          << task.warnings[0];
+    }
+  }
+}
+
 TEST_F(TaskFile, SaysWhereNoCostWeighsAnything) {
   const auto warnings = [](const std::string& costs) { return LoadZooTask(costs).warnings; };
   const std::vector<std::string> none =
