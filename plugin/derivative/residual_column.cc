@@ -48,6 +48,12 @@ constexpr double kSmoothSteps[] = {4e-3, 6e-6}, kSmoothInputStep = 0.1;
 // distances that are short beside the step
 constexpr double kSmoothBend = 1e-9;
 
+// the engine turns an interpolated flex with its nodes from where it was turned before, and not at all within 1e-7
+constexpr int kMostInterpolated = 8;
+bool AnyInterpolated(const mjModel* m) {
+  return std::any_of(m->flex_interp, m->flex_interp + m->nflex, [](int interp) { return interp != 0; });
+}
+
 // is a limited value inside its range, and how far may it move
 struct Room {
   bool down = true, up = true;
@@ -171,7 +177,8 @@ bool ResidualDifference::Climb(const mjModel* m, const std::function<bool(int, d
                                const VectorXd& center, double scale, Eigen::Ref<VectorXd> out) {
   const Stage stage = StageOf(column);
   const Ladder& stiff = stage != kPosition ? kStiffInput : sensed_ ? kSensed : kStiff;
-  const Ladder& ladder = smooth_ ? kBends : stiff_ ? stiff : kSoft;
+  Ladder ladder = smooth_ ? kBends : stiff_ ? stiff : kSoft;
+  if (stiff_ && AnyInterpolated(m)) ladder.most = ladder.last = std::min(ladder.most, kMostInterpolated);
   for (const bool clamped : {true, false}) {  // a range narrower than every nudge is none
     for (Quotients& side : quotients_) side.count = 0;
     largest_ = center.cwiseAbs();
