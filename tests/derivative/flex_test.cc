@@ -202,6 +202,23 @@ TEST_F(FlexTest, AdhesionAtElementsIsDifferencedWithTheContactsThatThereAre) {
   }
 }
 
+// the engine turns an interpolated flex with its nodes from where it was turned before, and not at all within 1e-7
+TEST_F(FlexTest, InterpolatedFlexesAreNudgedByWhatTheEngineSees) {
+  const ModelPtr model = LoadModelFromString(R"(<mujoco><option timestep="0.004" gravity="1 -2 -5"/><worldbody>
+    <geom type="plane" size="2 2 .1" condim="1"/><flexcomp name="f" type="square" dim="2" pos="-.02 -.09 .005" radius=".002"
+      mass=".24" quat="-.8 1.56 2 -.4" count="3 4 1" spacing=".07 .06 .08" dof="trilinear" cellcount="1 1 1"><edge
+      equality="strain" solref=".025 .8"/><contact selfcollide="sap" condim="6"/></flexcomp></worldbody></mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  mj_forward(model.get(), data.get());
+  ASSERT_GT(data->ncon, 0);
+  for (const BlockComparison& block :
+       Compare(model.get(), Linearize(model.get(), data.get()), Reference(model.get(), data.get()), {.tolerance = 1e-5})
+           .blocks) {
+    EXPECT_TRUE(block.agrees) << block.name << " " << block.worst.value << ", not " << block.worst.reference << " +- "
+                              << block.worst.error_bar;
+  }
+}
+
 // What has no closed form says so, by the flex' name.
 TEST_F(FlexTest, OtherFlexesAreDifferencedByName) {
   const auto reason = [](const std::string& flex, const std::string& around = "%") {
