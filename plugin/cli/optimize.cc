@@ -459,9 +459,8 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
       task.free_time.longest > 0 ? std::vector<std::string>() : HardlyMoved(task.ToProblem(), result);
   if (!solution.untouched.empty() && !CanHaveContacts(m)) {
     fmt::print(
-        "  hint          no control changes '{}' along this motion, to first order, and nothing can touch in this "
-        "model: "
-        "another guess, or an actuator\n                that moves it, may show the way\n",
+        "  hint          no control changes '{}' along this motion, to first order, and nothing can touch here: "
+        "another guess, or\n                an actuator that moves it, may show the way\n",
         solution.untouched[0]);
   } else if (!solution.untouched.empty()) {
     fmt::print("  hint          {}{}a guess that touches what '{}' measures shows the way\n",

@@ -72,9 +72,8 @@ bool HasElasticity(const mjModel* m, int f) {
   if (m->flex_rigid[f] || !HasPassiveForces(m)) return false;
   const bool spring = Enabled(m, mjDSBL_SPRING), damper = Enabled(m, mjDSBL_DAMPER);
   if ((spring && m->flex_edgestiffness[f] != 0) || (damper && m->flex_edgedamping[f] != 0)) return true;
-  const bool stiff = m->flex_interp[f] != 0 || m->flex_dim[f] == 1
-                         ? m->flex_stiffnessadr[f] >= 0 || m->flex_bendingadr[f] >= 0
-                         : HasStretch(m, f) || HasBending(m, f);
+  const bool any = m->flex_stiffnessadr[f] >= 0 || m->flex_bendingadr[f] >= 0;
+  const bool stiff = m->flex_interp[f] != 0 ? any : HasTwist(m, f) || HasStretch(m, f) || HasBending(m, f);
   return stiff && (spring || damper);
 }
 

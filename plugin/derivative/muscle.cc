@@ -105,6 +105,13 @@ void MuscleRate(double ctrl, double act, double side, const mjtNum* prm, double*
   *by_act = PLANT("muscle: rate by activation", -by_excess - rate * tau_s * s_slope / tau);
 }
 
+// the sides to which an excitation or activation may be nudged within [0, 1], and the share of each in their mean
+struct Sides {
+  int first, last;
+  double share;
+  explicit Sides(double value) : first(value <= 0 ? 1 : -1), last(value >= 1 ? -1 : 1), share(first < last ? 0.5 : 1) {}
+};
+
 // weighted sums of columns by control and by activation: mean of the sides to which the point may be nudged
 struct MuscleChain {
   const mjtNum* prm;
@@ -129,10 +136,8 @@ struct MuscleChain {
 
   void Columns() {
     for (const int column : {0, 1}) {
-      const double value = column == 0 ? ctrl : act;
-      const int first = value <= 0 ? 1 : -1, last = value >= 1 ? -1 : 1;
-      const double share = first < last ? 0.5 : 1;
-      for (int sign = first; sign <= last; sign += 2) {
+      const Sides sides(column == 0 ? ctrl : act);
+      for (int sign = sides.first; sign <= sides.last; sign += 2) {
         const double dctrl = column == 0 ? sign : 0;
         double drate = 0;
         for (int k = 0; k < 4; k++) {
@@ -140,8 +145,8 @@ struct MuscleChain {
           double by_ctrl, by_act;
           MuscleRate(ctrl, stage_act[k], dctrl - dact, prm, &by_ctrl, &by_act);
           drate = by_ctrl * dctrl + by_act * dact;
-          rate[column][k] += share * sign * drate;
-          move[column][k] += share * sign * dact;
+          rate[column][k] += sides.share * sign * drate;
+          move[column][k] += sides.share * sign * dact;
         }
       }
     }
@@ -214,13 +219,39 @@ MuscleStages StagesOfMuscle(const mjModel* m, int i, double ctrl, double act) {
   return stages;
 }
 
+namespace {
+
+// does its act_dot kink where control and activation are equal?
+bool SwitchesHard(const mjModel* m, int i) {
+  return m->actuator_dyntype[i] == mjDYN_MUSCLE && m->actuator_dynprm[mjNDYN * i + 2] < mjMINVAL &&
+         !IsActuatorDisabled(m, i);
+}
+
+// What nudges of the control (column 0) or of the activation (1) do to the activation behind each step, to all sides to
+// which they may go: numbers two apart.
+void FollowNudges(const mjtNum* prm, double value, double step, int column, int steps, double* mean) {
+  const Sides sides(value);
+  for (int k = 0; k < steps; k++) mean[2 * k] = 0;
+  for (int sign = sides.first; sign <= sides.last; sign += 2) {
+    const double dctrl = column == 0 ? sign : 0;
+    double dact = column == 1 ? sign : 0;
+    for (int k = 0; k < steps; k++) {
+      double by_ctrl, by_act;
+      MuscleRate(value, value, dctrl - dact, prm, &by_ctrl, &by_act);
+      dact += PLANT("interval: muscle at rest", step * (by_ctrl * dctrl + by_act * dact));
+      mean[2 * k] += sides.share * sign * dact;
+    }
+  }
+}
+
+}  // namespace
+
 bool KinkedMuscles::Set(const mjModel* m, const mjData* d, int stage, Eigen::MatrixXd* rate, std::string* missing) {
   constexpr double kEqual = 1e-13;  // of an activation: rounding
   if (stage == 0) kinks_.clear();
   for (int i = 0; i < m->nactuator && !IsActuationOff(m); i++) {
     const int act = m->actuator_actadr[i], u = m->actuator_ctrladr[i];
-    const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
-    if (m->actuator_dyntype[i] != mjDYN_MUSCLE || prm[2] >= mjMINVAL || IsActuatorDisabled(m, i)) continue;
+    if (!SwitchesHard(m, i)) continue;
     if (m->actuator_delay[i] > 0 || m->actuator_actearly[i]) {
       if (std::abs(d->act_dot[act]) * m->opt.timestep > kEqual) continue;
       *missing = ElementName(m, mjOBJ_ACTUATOR, i) + " turns from rising to falling in a stage of RK4";
@@ -246,33 +277,18 @@ void RestingMuscles::Find(const mjModel* m, const mjData* d, int steps) {
   shift_.clear();
   if (m->opt.integrator == mjINT_RK4) return;
   for (int i = 0; i < m->nactuator && !IsActuationOff(m); i++) {
-    const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
-    if (m->actuator_dyntype[i] != mjDYN_MUSCLE || prm[2] >= mjMINVAL || IsActuatorDisabled(m, i)) continue;
+    if (!SwitchesHard(m, i) || m->actuator_actearly[i]) continue;
     const int adr = m->actuator_actadr[i], u = m->actuator_ctrladr[i];
     const double ctrl = ClampedControl(m, d, i), act = d->act[adr];
     const ActivationStep update = ActivationStepOf(m, i, 0);
-    if (std::clamp(ctrl, 0.0, 1.0) != act || m->actuator_actearly[i] || !update.Inside(act)) continue;
+    if (std::clamp(ctrl, 0.0, 1.0) != act || !update.Inside(act)) continue;
     kinks_.push_back({2 * static_cast<int>(m->nv) + adr, u, {0, 0}, shift_.size()});
     shift_.resize(shift_.size() + 2 * static_cast<std::size_t>(steps), 0);
     double* shift = shift_.data() + kinks_.back().first;
-    for (const int column : {0, 1}) {
-      if (column == 0 && ctrl != d->ctrl[u]) continue;
-      const double value = column == 0 ? ctrl : act;
-      const int first = value <= 0 ? 1 : -1, last = value >= 1 ? -1 : 1;
-      const double share = first < last ? 0.5 : 1;
-      double moved[2] = {static_cast<double>(first * column), static_cast<double>(last * column)};
-      for (int k = 0; k < steps; k++) {
-        double next = 0;
-        for (int sign = first, side = 0; sign <= last; sign += 2, side++) {
-          const double dctrl = column == 0 ? sign : 0;
-          double by_ctrl, by_act;
-          MuscleRate(ctrl, act, dctrl - moved[side], prm, &by_ctrl, &by_act);
-          moved[side] += update.step * (by_ctrl * dctrl + by_act * moved[side]);
-          next += share * sign * moved[side];
-        }
-        shift[2 * k + column] = next;
-      }
-    }
+    const mjtNum* prm = m->actuator_dynprm + mjNDYN * i;
+    if (ctrl == act && ctrl == d->ctrl[u]) FollowNudges(prm, act, update.step, 0, steps, shift);
+    FollowNudges(prm, act, update.step, 1, steps, shift + 1);
+
     // what the chain of single steps makes of them: act' = a act + b ctrl
     const double b = shift[0], a = shift[1];
     double before[2] = {b, a};

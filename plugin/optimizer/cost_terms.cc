@@ -586,7 +586,7 @@ void ResidualCost::Curvature(int index, const KnotView& knot, ConstMatrixRef C, 
   Residual(index, knot, &scratch.r);
   scratch.g = g;
   term.map->Curvature(knot, scratch.z, scratch.g, &scratch.V);
-  if (scratch.V.rows() == 0) return;
+  if (scratch.V.isZero(0)) return;
   const bool control = plan.control && knot.t < knot.N;
   MeasuredJacobian(term, knot, plan.state_columns, control, C, D, &scratch);
   V->noalias() = scratch.V * scratch.J;

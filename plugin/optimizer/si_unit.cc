@@ -71,8 +71,9 @@ std::optional<double> ScaleOfWord(const std::string& word) {
   // "Deg", "RPM", "sec.": whole words mean the same in capitals, prefixes do not
   std::string lower = word.ends_with('.') ? word.substr(0, word.size() - 1) : word;
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (lower == "rad") return 1;
-  return lower.size() >= kWord ? named(kWholeUnits, lower) : std::nullopt;
+  if (lower.size() < kWord) return std::nullopt;
+  const auto whole = named(kWholeUnits, lower);
+  return whole ? whole : named(kUnits, lower);
 }
 
 // "s^2", "s²", "s2": the unit and its power

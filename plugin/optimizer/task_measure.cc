@@ -43,9 +43,9 @@ void ForbidBeside(const XmlElement& element, const char* attribute) {
   for (const std::string& name : SourceAttributes()) others.push_back(name);
   for (const std::string& other : others) {
     if (element.Has(other.c_str())) {
-      element.Fail((other == "target" ? fmt::format("there is no target beside {}", attribute)
-                                      : fmt::format("{} belongs to a <measure>, not beside {}", other, attribute)) +
-                   (other == "target" ? ": subtract it in the expression" : ""));
+      element.Fail(other == "target"
+                       ? fmt::format("there is no target beside {}: subtract it in the expression", attribute)
+                       : fmt::format("{} belongs to a <measure>, not beside {}", other, attribute));
     }
   }
   if (!element.Children().empty())

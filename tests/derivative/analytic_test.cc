@@ -523,6 +523,21 @@ TEST_F(AnalyticTest, MusclesWhoseControlIsTheirActivationHaveTheSlopesThatAreThe
   }
 }
 
+// the mean of the slopes to both sides of a muscle's control or activation, or that of the side which [0, 1] leaves: at two
+// sizes, extrapolated
+VectorXd MuscleColumn(double value, double nudge, const std::function<VectorXd(double)>& after) {
+  const VectorXd here = after(0);
+  VectorXd mean = VectorXd::Zero(here.size());
+  int sides = 0;
+  for (const int sign : {-1, 1}) {
+    if ((value == 0 && sign < 0) || (value == 1 && sign > 0)) continue;
+    const auto slope = [&](double e) -> VectorXd { return (after(sign * e) - here) / (sign * e); };
+    mean += 2 * slope(nudge / 2) - slope(nudge);
+    sides++;
+  }
+  return mean / sides;
+}
+
 // (A3) under RK4: where the second stage lands on control = activation, or all do, A and B are the mean of what nudges
 // to both sides do, or the side that [0, 1] leaves
 TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSides) {
@@ -549,17 +564,7 @@ TEST_F(AnalyticTest, MusclesOnTheirKinkInAnyStageOfRungeKuttaAreTheMeanOfBothSid
       return GetState(model.get(), probe.get());
     };
     const auto column = [&](double value, bool control) {
-      VectorXd mean = VectorXd::Zero(3);
-      int sides = 0;
-      for (const int sign : {-1, 1}) {
-        if ((value == 0 && sign < 0) || (value == 1 && sign > 0)) continue;
-        const auto slope = [&](double e) {
-          return ((after(control ? sign * e : 0, control ? 0 : sign * e) - after(0, 0)) / (sign * e)).eval();
-        };
-        mean += 2 * slope(kStep / 2) - slope(kStep);
-        sides++;
-      }
-      return (mean / sides).eval();
+      return MuscleColumn(value, kStep, [&](double nudge) { return after(control ? nudge : 0, control ? 0 : nudge); });
     };
     StepDerivative value;
     linearizer.Linearize(x, u, &value);
@@ -623,17 +628,7 @@ TEST_F(AnalyticTest, MusclesOnTheirKinkStayOnTheSideOfANudgeForSeveralSteps) {
         return GetState(model.get(), probe.get());
       };
       const auto column = [&](bool control) {
-        VectorXd mean = VectorXd::Zero(4);
-        int sides = 0;
-        for (const int sign : {-1, 1}) {
-          if ((at == 0 && sign < 0) || (at == 1 && sign > 0)) continue;
-          const auto slope = [&](double e) {
-            return ((after(control ? sign * e : 0, control ? 0 : sign * e) - after(0, 0)) / (sign * e)).eval();
-          };
-          mean += 2 * slope(kNudge / 2) - slope(kNudge);
-          sides++;
-        }
-        return (mean / sides).eval();
+        return MuscleColumn(at, kNudge, [&](double nudge) { return after(control ? nudge : 0, control ? 0 : nudge); });
       };
       for (const Level level : {Level::kAnalytic, Level::kResidual}) {
         Linearizer linearizer(model.get(), {.level = level, .substeps = kSteps});

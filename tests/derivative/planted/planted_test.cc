@@ -282,7 +282,7 @@ TEST_F(Planted, NothingIsFlaggedWhereNothingIsWrong) {
 TEST_F(Planted, EveryPlantIsFlagged) {
   ASSERT_GE(Plants().size(), 200u);
   for (auto& [name, factor] : Plants()) {
-    if (planted::OfParameters(name)) continue;  // PlantedParameters
+    if (planted::OfParameters(name) || planted::OfIntervals(name)) continue;  // PlantedParameters, below
     factor = planted::kPlant;
     bool found = false;
     for (const Point& point : Points()) {
@@ -294,6 +294,30 @@ TEST_F(Planted, EveryPlantIsFlagged) {
     factor = 1;
     EXPECT_TRUE(found) << "one per cent in '" << name << "' goes unnoticed";
   }
+}
+
+// A muscle at rest follows a control that is nudged: w' = w + h/τ (1 − w), τ = timeconst/2.
+TEST_F(Planted, EveryPlantOfIntervalsIsFlagged) {
+  constexpr int kSteps = 4;
+  const ModelPtr model =
+      LoadModelFromString(R"(<mujoco><worldbody><body><joint name="a"/><geom size="0.1"/></body></worldbody>
+    <actuator><muscle joint="a" lengthrange="-1 1" timeconst=".02 .04"/></actuator></mujoco>)");
+  const auto is_right = [&] {
+    Linearizer linearizer(model.get(), {.level = Level::kAnalytic, .substeps = kSteps, .sensors = false});
+    StepDerivative value;
+    linearizer.Linearize(VectorXd::Zero(3), VectorXd::Zero(1), &value);
+    return std::abs(value.B(2, 0) - (1 - std::pow(1 - model->opt.timestep / 0.01, kSteps))) < kTolerance;
+  };
+  EXPECT_TRUE(is_right());
+  int count = 0;
+  for (auto& [name, factor] : Plants()) {
+    if (!planted::OfIntervals(name)) continue;
+    factor = planted::kPlant;
+    EXPECT_FALSE(is_right()) << "one per cent in '" << name << "' goes unnoticed";
+    factor = 1;
+    count++;
+  }
+  EXPECT_GE(count, 1);
 }
 
 }  // namespace

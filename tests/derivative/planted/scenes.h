@@ -17,6 +17,9 @@ inline constexpr double kPlant = 1.01;
 /// Is a plant in what P and pull-backs by parameters alone are made of?
 inline bool OfParameters(const std::string& plant) { return plant.starts_with("parameters: "); }
 
+/// Or in what several steps under one control are made of?
+inline bool OfIntervals(const std::string& plant) { return plant.starts_with("interval: "); }
+
 struct Scene {
   std::string name, xml;
   unsigned seed = 1;  ///< of the state, the controls and the velocities
