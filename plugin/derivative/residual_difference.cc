@@ -5,7 +5,6 @@
 
 #include "core/plugins.h"
 #include "derivative/actuation.h"
-#include "derivative/adhesion.h"
 #include "derivative/armature.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
@@ -294,19 +293,11 @@ void ResidualDifference::EulerByPosition(const mjModel* m, const VectorXd& a, Ei
 }
 
 // value = (r, ā, act', act_dot) at the probe's state and fixed a, as far as terms_ asks for them
-// contacts that adhesion pulls at: another one is another force, whatever rows do
-std::ptrdiff_t ResidualDifference::PullingContacts(const mjModel* m, const mjData* d) {
-  if (!HasAdhesion(m)) return 0;
-  FindAdhesive(m, d, &pulls_);
-  return std::count(pulls_.begin(), pulls_.end(), 1);
-}
-
 bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const VectorXd& a, VectorXd* value) {
   mjData* p = probe_.get();
   const int nv = dims_.nv, na = dims_.na;
   if (stage <= kPosition) PositionStage(m);
   if (stage <= kVelocity || (terms_.passive && ReadsInputs(m))) mj_fwdVelocity(m, p);
-  if (stage <= kPosition && (terms_.passive || terms_.actuation) && PullingContacts(m, p) != pulling_) return false;
   const bool reads_metric = IsDiscrete(m) && (terms_.constraint || terms_.metric);  // rows do, as actuators make it
   if (terms_.actuation || terms_.integrator || terms_.metric || reads_metric) {
     mj_fwdActuation(m, p);
@@ -356,7 +347,6 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);
-  pulling_ = PullingContacts(m, d);
   softened_ = HasSoftened(d);
   limits_known_ = false;
   if (dims_.na > 0) ActivationSides(m, d, &sides_);

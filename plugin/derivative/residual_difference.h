@@ -162,7 +162,6 @@ class ResidualDifference {
   bool ForceLimits(const mjModel* model);
   void Integrate(const mjModel* model, const Eigen::VectorXd& a);
   void Advance(const mjModel* model, const Eigen::VectorXd& a, const Eigen::VectorXd& Ma);
-  std::ptrdiff_t PullingContacts(const mjModel* model, const mjData* data);
   bool EvaluateDirect(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   bool EvaluateSensors(const mjModel* model, Stage stage, const Eigen::VectorXd& a, Eigen::VectorXd* value);
   Stage StageOf(int column) const;
@@ -196,8 +195,6 @@ class ResidualDifference {
   bool softened_ = false;           // by which level 1 has changed forces of its point, (C22)
   std::vector<mjtNum> state_;       // mjSTATE_INTEGRATION of the point
   std::vector<mjtByte> unlimited_;  // all 0. actlimited: the clamp is applied by us, one-sided
-  std::ptrdiff_t pulling_ = 0;  // contacts, at the point
-  std::vector<char> pulls_;
   bool limits_known_ = false;
   std::vector<signed char> limits_, zones_;  // of forces, at the point and now
   Eigen::VectorXd force_, y_, discrete_, direction_, velocity_, balance_, step_y_, values_[9];

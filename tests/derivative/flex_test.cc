@@ -184,8 +184,8 @@ TEST_F(FlexTest, ContactSensorsOfAVertexsBodyAreDifferenced) {
   support::ExpectReference(model.get(), data.get(), step);
 }
 
-// Adhesion at an element is differenced, by nudges that bring no other contact: each pulls as hard.
-TEST_F(FlexTest, AdhesionAtElementsIsDifferencedWithTheContactsThatThereAre) {
+// Adhesion at an element is a force, and in the rows' aref by what R is.
+TEST_F(FlexTest, AdhesionAtElementsIsDifferenced) {
   for (const char* adhesion : {"1", "20"}) {
     const ModelPtr model = LoadModelFromString(
         std::string(
