@@ -20,8 +20,8 @@ struct FitUncertainty {
   std::string why_not;  ///< where there is no estimate, the reason; else empty
   bool is_fit = false;  ///< numbers or a start were fitted to a motion, without controls: an estimate is expected
   int residuals = 0;    ///< n, numbers that were compared
-  /// Of what is left, from one knot to the next: mean over the compared entries that have any. Near 0 it is noise, near
-  /// 1 what the model does not do.
+  /// Of what is left, from one knot to the next: mean over the compared entries, each by its part of the loss. Near 0 it
+  /// is noise, near 1 what the model does not do.
   double correlation = 0;
   VectorXd deviation;   ///< standard errors, in the unit of each; infinity: undetermined; NaN: held at a bound
   MatrixXd covariance;  ///< of the determined ones; zero in the rows and columns of others

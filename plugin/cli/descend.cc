@@ -35,10 +35,9 @@ std::string Header(const Task& task) {
 }
 
 std::string Row(const Task& task, const IterationRecord& r, ConstVectorRef theta) {
-  std::string text =
-      r.beside ? fmt::format("{:5d} {:14.8g}   {}", r.iteration, r.cost, r.beside)
-               : fmt::format("{:5d} {:14.8g} {:10.3g} {:10.3g} {:10.3g} {:10.3g} |", r.iteration, r.cost,
-                             0 - r.expected_change, 0 - r.actual_change, r.gradient_norm, r.step);
+  std::string text = r.beside ? fmt::format("{:5d} {:14.8g}   {}", r.iteration, r.cost, r.beside)
+                              : fmt::format("{:5d} {:14.8g} {:10.3g} {:10.3g} {:10.3g} {:10.3g} |", r.iteration, r.cost,
+                                            0 - r.expected_change, 0 - r.actual_change, r.gradient_norm, r.step);
   for (int k = 0; k < std::min<int>(kInOneLine, static_cast<int>(theta.size())); k++) {
     text += fmt::format("  {:>{}.10g}", theta[k], task.inputs.parameters[static_cast<std::size_t>(k)].name.size());
   }
@@ -94,7 +93,7 @@ void PrintUncertainty(const Task& task, const ParameterSet* parameters, const De
 // @param side  -1 lower, 1 upper, 0 none
 const char* AtBound(int side) { return side < 0 ? ", at its lower bound" : side > 0 ? ", at its upper bound" : ""; }
 
-// what was found of the start, a line an entry that has moved
+// what was found of the start, a line an entry; of many those that have moved
 void PrintStart(const Task& task, const DescentResult& result, const FitUncertainty& fit) {
   const mjModel* model = task.model.get();
   const std::vector<std::string> tangents = TangentNames(model), units = StateUnits(model);
@@ -102,11 +101,12 @@ void PrintStart(const Task& task, const DescentResult& result, const FitUncertai
   VectorXd lower, upper;
   StartBounds(model, task.x0, &lower, &upper);
   constexpr int kMostStarts = 12;
+  const bool all = std::ssize(task.inputs.start) <= kMostStarts;
   int shown = 0;
   std::size_t input = 0;
   for (int i : task.inputs.start) {
     const std::string interval = Interval(fit, input++);
-    if (dx[i] == 0 || shown++ >= kMostStarts) continue;
+    if ((dx[i] == 0 && !all) || shown++ >= kMostStarts) continue;
     const std::string name = tangents[static_cast<std::size_t>(i)] + " of the start";
     const int at = StateEntry(model, i);
     if (at < 0) {

@@ -506,7 +506,9 @@ void AddGradientCommand(CLI::App& app, int* exit_code) {
       "--rate", arguments->rate,
       "of gd: step = rate x gradient, without line search; of adam: step in typical sizes (default 0.03)");
   rate->check(Positive());
-  CLI::Option* iterations = command->add_option("--iterations", arguments->iterations, "of the descent, at most");
+  CLI::Option* iterations = command->add_option("--iterations", arguments->iterations,
+                                                "of the descent, at most (default 100); where a recorded motion is "
+                                                "not met, as many again by way of its beginning");
   iterations->check(CLI::Range(0, 1000000));
   command
       ->add_option("--memory", arguments->memory,

@@ -391,7 +391,8 @@ int ExportMpc(const MpcArguments& a) {
   if (!IsTaskFile(a.input))
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("--export: a host reads a task file, which costate task {} --goal … -o FILE writes", a.input));
+        fmt::format("--export: a host reads a task file, which costate task {} --goal … --at-once -o FILE writes",
+                    a.input));
   const Task task = LoadTask(a.input);
   PrintWarnings(task.warnings);
   const std::vector<std::string> goals = WriteMpcHost(task, a.exported, a.force);

@@ -41,7 +41,8 @@ default state) to the goals in --time seconds. A goal is a keyframe, or where a 
   --goal joint:knee=1.2                    one joint [rad, m; 70deg]; ball and free joints by 4 and 7 numbers
   --goal site:hand=0.4,_,0.5               a place in the world [m] of a site, body or geom; _ is left open
   --goal body:torso:zaxis=0,0,1            a direction (xaxis, yaxis, zaxis) or quat
-Several go together. `costate task ROBOT --goal … -o FILE` writes the same as a task file, to go on from.
+Several go together. `costate task ROBOT --goal … -o FILE` writes the same as a task file, to go on from; for
+costate mpc and train with --at-once.
 
 One line an iteration: cost; the reduction that the quadratic model expected and the actual one; the largest gradient of a
 control that may still move; regularization; step length; milliseconds in rollouts, derivatives and the backward pass.

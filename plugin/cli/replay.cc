@@ -2,6 +2,7 @@
 #include <costate/record.h>
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
@@ -33,6 +34,11 @@ int Export(const ReplayOptions& options) {
   const PlaybackResult result = WritePlayback(options.folder, options.file, options.playback);
   fmt::print("{}: plays {} in any host that has loaded libcostate.so, feedback {}\n", options.file, options.folder,
              result.feedback ? "on (--no-feedback plays the controls alone)" : "off");
+  if (std::filesystem::exists(std::filesystem::path(options.folder) / "policy.json")) {
+    fmt::print(
+        "  note       these are the controls of one start, played as they were; the policy itself is policy.json\n"
+        "             (costate_load_policy in costate_c.h, LoadPolicy in C++)\n");
+  }
   if (result.identical) {
     fmt::print("played: identical to the run, bit for bit\n");
     return kExitOk;

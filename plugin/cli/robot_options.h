@@ -18,7 +18,7 @@ struct ReachArguments {
   std::vector<std::string> goals;
   std::optional<double> time;
   std::optional<int> substeps;
-  bool at_once = false;  ///< ReachOptions::at_once, which the command decides
+  bool at_once = false;  ///< ReachOptions::at_once: always so for mpc and train, said for task
 
   ReachOptions options() const;  ///< what was not said as by default
 };

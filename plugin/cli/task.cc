@@ -77,6 +77,13 @@ std::string Asked(const Task& task) {
   return text;
 }
 
+// of the options of --goal
+std::vector<std::string> SaidOfReach(const ReachArguments& arguments) {
+  std::vector<std::string> said = Said(arguments);
+  if (arguments.at_once) said.push_back("--at-once");
+  return said;
+}
+
 // a robot and what to reach, or a motion to fit it to, as a task file to go on from
 int RunRobot(const TaskArguments& arguments) {
   const bool fits = !arguments.fit.motion.empty();
@@ -84,7 +91,7 @@ int RunRobot(const TaskArguments& arguments) {
     throw Error(ErrorCode::kInvalidArgument, "--goal and --fit are two tasks: give one of them");
   if (!fits && !arguments.fit.parameters.empty())
     throw Error(ErrorCode::kInvalidArgument, "--parameter needs --fit FILE: the motion to fit it to");
-  std::vector<std::string> reached = Said(arguments.reach);
+  std::vector<std::string> reached = SaidOfReach(arguments.reach);
   std::erase(reached, "--start");
   if (fits && !reached.empty())
     throw Error(ErrorCode::kInvalidArgument, Belong(reached) + " to --goal: a fit lasts as long as its motion");
@@ -107,13 +114,17 @@ int RunRobot(const TaskArguments& arguments) {
   const std::string folder = std::filesystem::path(arguments.output).parent_path().string();
   WriteNewFile(arguments.output, text(folder.empty() ? "." : folder), arguments.force);
   if (!fits) WarnOfDeepStart(LoadTask(arguments.output));
-  fmt::print("written: {}\n\n  costate {} {}{}\n", arguments.output, fits ? "gradient" : "optimize", arguments.output,
-             fits ? " --descend gauss-newton" : "");
+  fmt::print("written: {}\n\n  costate {} {}{}\n", arguments.output,
+             fits                      ? "gradient"
+             : arguments.reach.at_once ? "mpc"
+                                       : "optimize",
+             arguments.output, fits ? " --descend gauss-newton" : "");
+  if (!fits && !arguments.reach.at_once) fmt::print("\nFor costate mpc and train write it with --at-once.\n");
   return kExitOk;
 }
 
 int RunTask(const TaskArguments& arguments) {
-  std::vector<std::string> said = Said(arguments.reach);
+  std::vector<std::string> said = SaidOfReach(arguments.reach);
   if (!arguments.fit.motion.empty()) said.push_back("--fit");
   if (!arguments.fit.parameters.empty()) said.push_back("--parameter");
   if (arguments.import) {
@@ -152,6 +163,9 @@ void AddTaskCommand(CLI::App& app, int* exit_code) {
                    "task file (.task.xml), or a robot with --goal or --fit: its first task file")
       ->required();
   AddReachOptions(command, &arguments->reach);
+  command->add_flag("--at-once", arguments->reach.at_once,
+                    "with --goal: be there as soon as forces allow, not in --time; for costate mpc and train, whose "
+                    "plans and policies put off for ever what counts at the end alone");
   AddFitOptions(command, &arguments->fit);
   command
       ->add_option("--parameter", arguments->fit.parameters,

@@ -4,6 +4,7 @@
 #include <costate/slope_check.h>
 #include <costate/solve_task.h>
 #include <costate/state.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -60,6 +61,17 @@ void WriteControl(const NetworkPolicy& law, const mjData* d, mjtNum* u, mjtNum* 
   if (u_s) Eigen::Map<MatrixXd>(u_s, dims.ns, dims.nu) = by_s;
 }
 
+void CheckSolveOptions(const costate_solve_options& options) {
+  const auto check = [](const char* name, int value, int least, const char* zero) {
+    if (value >= least) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("options.{} is {}, expected at least {}; 0: {}", name, value, least, zero));
+  };
+  check("iterations", options.iterations, 0, "as many as the task says");
+  check("threads", options.threads, 0, "as many as the task says");
+  check("hops", options.hops, -1, "as the task says");
+}
+
 // what one call changes of a task, put back at its end
 class TaskOptions {
  public:
@@ -98,6 +110,7 @@ void WriteMotion(const Task& task, const SolveResult& found, mjtNum* X, mjtNum* 
 std::string SolveTaskOf(costate_task* task, const costate_solve_options* given, costate_solve_result* result, mjtNum* X,
                         mjtNum* U, mjtNum* K) {
   const costate_solve_options options = given ? *given : costate_solve_options{};
+  CheckSolveOptions(options);
   const TaskOptions with(task, options);
   TaskCallbacks callbacks;
   if (options.progress) {

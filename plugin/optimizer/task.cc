@@ -190,6 +190,16 @@ SplineOptions ReadSpline(const XmlElement* element, int N) {
 }
 
 // <time>: windows and references in seconds have no meaning while the length of the motion is open
+// the search begins at the horizon, where <time> lets it
+void WarnOfHorizon(double horizon, Task* task) {
+  const FreeTimeOptions& time = task->free_time;
+  if (time.longest == 0 || (horizon >= time.shortest && horizon <= time.longest)) return;
+  task->warnings.push_back(
+      fmt::format("the horizon is {:g} s, beyond <time>'s {:g} … {:g} s: the first length "
+                  "tried is {:g} s",
+                  horizon, time.shortest, time.longest, std::clamp(horizon, time.shortest, time.longest)));
+}
+
 FreeTimeOptions ReadTime(const XmlElement* element, const Elements& elements) {
   FreeTimeOptions options;
   if (!element) return options;
@@ -480,6 +490,7 @@ Task ReadTask(const XmlFile& file) {
   }
   task.free_time = ReadTime(elements.Find("time"), elements);
   AimAtGuess(elements.costs, task, &terms);
+  WarnOfHorizon(head.horizon, &task);
   if (task.free_time.longest > 0 && !elements.Find("hopping")) task.hopping = {};  // not at each length unasked
   AddConstraints(constraints, folder, &task, &terms);
   if (task.constraints.size() > 0 && task.free_time.longest == 0 && !(solver && solver->Has("iterations")))

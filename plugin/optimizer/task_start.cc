@@ -413,9 +413,11 @@ void CheckModel(const Task& task, bool names_inputs) {
                             task.model_file));
   }
   if (model->nu == 0 && !names_inputs) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("model '{}' ({}) has no actuators (nu = 0): there is nothing to optimize", ModelName(model),
-                            task.model_file));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("model '{}' ({}) has no actuators (nu = 0): there is nothing to optimize; an MJCF file that "
+                    "includes it can add them (<actuator>), URDF has none",
+                    ModelName(model), task.model_file));
   }
   if (model->opt.disableflags & mjDSBL_SENSOR) {
     throw Error(ErrorCode::kUnsupported,

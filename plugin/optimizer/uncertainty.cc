@@ -69,14 +69,14 @@ std::vector<Knot> KnotsOf(const ResidualCost& cost, int term, const Trajectory& 
 struct Remainder {
   VectorXd variance;  // mean square, widened where one residual follows from the one before
   int numbers = 0;
-  double correlation = 0;  // sum over rows that have any
-  int rows = 0;            // that have any
+  double loss = 0, correlation = 0;  // their part of the loss; sum of that times the correlation of each row
 };
 Remainder WhatIsLeft(const ResidualCost& cost, int term, const std::vector<Knot>& knots, const Trajectory& motion,
                      double dt) {
   const int rows = cost.terms()[static_cast<std::size_t>(term)].size();
   Remainder left{VectorXd::Zero(rows), 0, 0, 0};
-  VectorXd r, before = VectorXd::Zero(rows), product = VectorXd::Zero(rows), count = VectorXd::Zero(rows);
+  VectorXd r, before = VectorXd::Zero(rows), product = VectorXd::Zero(rows), count = VectorXd::Zero(rows),
+              loss = VectorXd::Zero(rows);
   for (const Knot& knot : knots) {
     cost.Residual(term, ViewKnot(motion, knot.t, dt), &r);
     for (int i = 0; i < rows; i++) {
@@ -84,6 +84,7 @@ Remainder WhatIsLeft(const ResidualCost& cost, int term, const std::vector<Knot>
       count[i] += (*knot.weight)[i] > 0;
     }
     left.variance += r.cwiseAbs2();
+    loss += knot.scale * knot.weight->cwiseProduct(r.cwiseAbs2());
     product += r.cwiseProduct(before);
     before = r;
   }
@@ -92,8 +93,8 @@ Remainder WhatIsLeft(const ResidualCost& cost, int term, const std::vector<Knot>
     if (left.variance[i] == 0) continue;
     const double rho = std::min(product[i] / left.variance[i], kLargestCorrelation);
     left.variance[i] /= count[i];
-    left.correlation += rho;
-    left.rows++;
+    left.loss += loss[i];
+    left.correlation += loss[i] * rho;
     if (rho > 2 / std::sqrt(count[i])) left.variance[i] *= (1 + rho) / (1 - rho);
   }
   return left;
@@ -109,13 +110,13 @@ struct FitTerm {
 std::vector<FitTerm> FitTerms(const mjModel* model, const ResidualCost& cost, const Trajectory& motion, double dt,
                               FitUncertainty* out) {
   std::vector<FitTerm> terms;
-  int rows = 0;
+  double loss = 0;
   for (int k = 0; k < static_cast<int>(cost.terms().size()); k++) {
     std::vector<Knot> knots = KnotsOf(cost, k, motion, dt);
     const Remainder left = WhatIsLeft(cost, k, knots, motion, dt);
     out->residuals += left.numbers;
     out->correlation += left.correlation;
-    rows += left.rows;
+    loss += left.loss;
     const ResidualTerm& term = cost.terms()[static_cast<std::size_t>(k)];
     ResidualTerm squared = term;
     squared.weight = term.weight.cwiseAbs2().cwiseProduct(left.variance);
@@ -123,7 +124,7 @@ std::vector<FitTerm> FitTerms(const mjModel* model, const ResidualCost& cost, co
     terms.push_back(
         {ResidualCost(model, {term}, cost.scale()), ResidualCost(model, {squared}, cost.scale()), std::move(knots)});
   }
-  if (rows > 0) out->correlation /= rows;
+  if (loss > 0) out->correlation /= loss;
   return terms;
 }
 

@@ -130,6 +130,11 @@ TEST(CliGradient, SaysThatAStartIsAtItsBound) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "qpos[x] of the start     0.32 m, guess 0.3, at its upper bound")) << result.out;
   EXPECT_TRUE(Has(result.out, "qvel[x] of the start     -0.")) << result.out;
+
+  // a start that stays is told, too
+  folder.Write("film.csv", "time,qpos[x]\n0,0.3\n0.5,0.3");
+  const ProcessResult still = Costate({"gradient", task, "--descend", "gauss-newton", "--entries", "0", "--no-save"});
+  EXPECT_TRUE(Has(still.out, "qpos[x] of the start     0.3 ")) << still.out;
   const std::string table = support::ReadFile(out + "/inputs.csv");
   EXPECT_TRUE(
       Has(table, ",change,0," + ExactText(0.32 - 0.3) + "," + ExactText(-9 - 0.3) + "," + ExactText(0.32 - 0.3)))

@@ -48,6 +48,14 @@ TEST_F(TaskCommand, WritesAFirstTaskOfARobot) {
   EXPECT_NE(written.out.find("costate optimize " + file), std::string::npos);
   EXPECT_EQ(Run({file, "--check"}).exit_code, 0);
   EXPECT_EQ(Run({arm, "--goal", "site:tip=_,_,0.3", "-o", file}).exit_code, 2);  // nothing is overwritten
+
+  // plans that are made anew put off what counts at their end alone
+  const std::string now = folder_.File("now.task.xml");
+  const ProcessResult at_once = Run({arm, "--goal", "site:tip=_,_,0.3", "--time", "0.5", "--at-once", "-o", now});
+  EXPECT_EQ(at_once.exit_code, 0) << at_once.err;
+  EXPECT_NE(at_once.out.find("costate mpc " + now), std::string::npos) << at_once.out;
+  EXPECT_NE(support::ReadFile(file).find("weight=\"0.151229\" terminal=\"1512.29\""), std::string::npos);
+  EXPECT_NE(support::ReadFile(now).find("weight=\"15.1229\" terminal=\"1512.29\""), std::string::npos);
   const ProcessResult shown = Run({arm, "--goal", "joint:swing=1"});
   EXPECT_NE(shown.out.find("qpos=\"swing\""), std::string::npos) << shown.out;
   EXPECT_NE(shown.out.find("site:   tip"), std::string::npos) << shown.out;
@@ -131,6 +139,8 @@ TEST_F(TaskCommand, TakesNoOptionSilently) {
   const std::string robot = folder_.Write("robot.xml", kPendulum);
   EXPECT_TRUE(RefusedWith(Run({robot, "--fit", "a.csv", "--parameter", "joint:hinge/damping", "--time", "5"}),
                           "--time belongs to --goal: a fit lasts as long as its motion"));
+  EXPECT_TRUE(RefusedWith(Run({robot, "--fit", "a.csv", "--parameter", "joint:hinge/damping", "--at-once"}),
+                          "--at-once belongs to --goal"));
   EXPECT_TRUE(RefusedWith(Run({robot, "--substeps", "3", "--check"}), "is a robot: --check reads a task file"));
   EXPECT_TRUE(RefusedWith(Run({"mjpc.xml", "--import", "--time", "5", "--start", "home"}),
                           "--start and --time belong to a robot, not to --import"));
@@ -224,6 +234,13 @@ TEST(CliTask, OfTimeAloneIsMinimumTime) {
   const std::size_t at = result.out.find("\ntime: ");
   ASSERT_NE(at, std::string::npos) << result.out;
   EXPECT_NEAR(std::stod(result.out.substr(at + 7)), 2, 0.02) << result.out;
+
+  const std::string longer = folder.Write("longer.task.xml",
+                                          "<task model='cart.xml' horizon='9'><time shortest='0.5' longest='5'/>"
+                                          "<constraint qpos='x' equals='1' when='end'/></task>");
+  EXPECT_TRUE(Has(Costate({"task", longer}).err,
+                  "the horizon is 9 s, beyond <time>'s 0.5 … 5 s: the first length "
+                  "tried is 5 s"));
 }
 
 TEST(CliTask, CheckSaysWhatIsAskedFor) {

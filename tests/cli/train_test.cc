@@ -49,6 +49,8 @@ TEST(CliTrain, BalancesFromStartsThatItHasNotSeen) {
     EXPECT_NEAR(record.trajectory.U(0, t), 12 * std::tanh(z), 1e-12) << t;
   }
   EXPECT_EQ(Costate({"replay", run}).exit_code, 0);
+  const ProcessResult exported = Costate({"replay", run, "--export", folder.File("plays.xml")});
+  EXPECT_TRUE(Has(exported.out, "the policy itself is policy.json")) << exported.out;
 }
 
 // The law sees accelerations, which no state holds: what it plays is what mj_forward shows under the control before.

@@ -720,6 +720,15 @@ TEST(CTask, IsSolvedAsTheCommandLineWould) {
     EXPECT_EQ(result.timestep, own.model->opt.timestep);
   }
 
+  // numbers that mean nothing are no defaults
+  for (const auto& [options, text] :
+       {std::pair{costate_solve_options{-1, 0, 0, nullptr, nullptr}, "options.iterations is -1, expected at least 0"},
+        {{0, -2, 0, nullptr, nullptr}, "options.hops is -2, expected at least -1"},
+        {{0, 0, -3, nullptr, nullptr}, "options.threads is -3, expected at least 0"}}) {
+    EXPECT_NE(costate_solve_task(task, &options, &result, nullptr, nullptr, nullptr, error, sizeof error), 0);
+    EXPECT_NE(std::string(error).find(text), std::string::npos) << error;
+  }
+
   // a callback of the host's ends it, and what was asked for the call before is forgotten
   int called = 0;
   const costate_solve_options stopping{0, 0, 0,
