@@ -2,7 +2,6 @@
 #include <costate/record.h>
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
@@ -16,10 +15,10 @@ constexpr char kReplayFooter[] = R"(
 The run is simulated again from the compiled model, start, context and controls that it holds; the original files are not
 needed. Every state, sensor, time and warm start of every knot is compared.
 
---export writes the model as one MJCF file that plays the run by itself, with feedback where the run has gains, in any MuJoCo
-host that has loaded libcostate.so: simulate (put the library into its plugin folder), Studio, Python's viewer. The file is
-played once, and how far it strays from the run is printed, with the cause. It holds the run's own model, with what its task or
-fit changed; what MJCF cannot say of that is refused by name.
+--export writes the model as one MJCF file that plays the run by itself, with feedback where the run has gains, by its policy
+where one was trained, in any MuJoCo host that has loaded libcostate.so: simulate (put the library into its plugin folder),
+Studio, Python's viewer. The file is played once, and how far it strays from the run is printed, with the cause. It holds the
+run's own model, with what its task or fit changed; what MJCF cannot say of that is refused by name.
 
 Exit code: 0 identical, bit for bit, with --export as the file plays; 1 different (the file is there all the same); 2 not a run,
 damaged, newer, or made with another MuJoCo.)";
@@ -32,13 +31,11 @@ struct ReplayOptions {
 int Export(const ReplayOptions& options) {
   CheckOutputFile(options.file, options.playback.force, {});
   const PlaybackResult result = WritePlayback(options.folder, options.file, options.playback);
-  fmt::print("{}: plays {} in any host that has loaded libcostate.so, feedback {}\n", options.file, options.folder,
-             result.feedback ? "on (--no-feedback plays the controls alone)" : "off");
-  if (std::filesystem::exists(std::filesystem::path(options.folder) / "policy.json")) {
-    fmt::print(
-        "  note       these are the controls of one start, played as they were; the policy itself is policy.json\n"
-        "             (costate_load_policy in costate_c.h, LoadPolicy in C++)\n");
-  }
+  const char* feedback = result.feedback == PolicyFeedback::kLaw  ? "the policy that was trained acts"
+                         : result.feedback == PolicyFeedback::kOn ? "feedback on"
+                                                                  : "feedback off";
+  fmt::print("{}: plays {} in any host that has loaded libcostate.so, {}{}\n", options.file, options.folder, feedback,
+             result.feedback == PolicyFeedback::kOff ? "" : " (--no-feedback plays the controls alone)");
   if (result.identical) {
     fmt::print("played: identical to the run, bit for bit\n");
     return kExitOk;

@@ -199,8 +199,10 @@ int RunTrain(const TrainArguments& arguments) {
     Record record = MakeTrainRecord(task, policy, result, arguments);
     const std::string saved = SaveRunSomewhere(folder, &record, arguments.force, !arguments.no_plots);
     for (const std::string& failure : record.failures) fmt::print("  note          {}\n", failure);
-    fmt::print("  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {1}\n",
-               saved, ShellWord(saved));
+    fmt::print(
+        "  saved in      {0}: the motion from the task's start, policy.json, starts.csv\n\n  costate view {1}\n"
+        "  costate replay {1} --export play.xml    (a model in which the policy acts, for simulate or Python)\n",
+        saved, ShellWord(saved));
   }
   if (result.status == SolveStatus::kInterrupted) return kExitInterrupted;
   return result.loss < result.initial_loss ? kExitOk : kExitNo;

@@ -22,13 +22,13 @@ inline constexpr int kStartContext = mjSTATE_WARMSTART | mjSTATE_QFRC_APPLIED | 
                                      mjSTATE_PLASTIC;
 
 /// A view of one instance's state: when the held controls were made, when the step began, whether it has ended since,
-/// the controls.
+/// the controls, and those before them.
 class HeldControl {
  public:
   HeldControl(const mjModel* m, mjData* d, int instance)
       : m_(m), d_(d), state_(d->plugin_state + m->plugin_stateadr[instance]) {}
 
-  static int Size(const mjModel* m) { return kControls + static_cast<int>(m->nu); }
+  static int Size(const mjModel* m) { return kControls + 2 * static_cast<int>(m->nu); }
   static void Reset(const mjModel* m, mjtNum* state) {
     mju_zero(state, Size(m));
     state[kMadeAt] = state[kStepBegan] = -mjMAXVAL;
@@ -49,6 +49,14 @@ class HeldControl {
   double made_at() const { return state_[kMadeAt]; }
   mjtNum* u() { return state_ + kControls; }
   void SetMade() { state_[kMadeAt] = d_->time; }
+
+  /// Those of the interval before, 0 at first: to be called before others are made, once more where they are made anew
+  /// for the same instant.
+  const mjtNum* KeepBefore() {
+    mjtNum* before = state_ + kControls + m_->nu;
+    if (d_->time != made_at()) mju_copy(before, u(), static_cast<int>(m_->nu));
+    return before;
+  }
   void Act() { mju_copy(d_->ctrl, u(), static_cast<int>(m_->nu)); }
 
  private:

@@ -69,10 +69,14 @@ PlaybackResult WritePlayback(const std::string& folder, const std::string& file,
   pugi::xml_document document;
   WriteHostedModel(hosted, &document);
   PlaybackResult result;
-  result.feedback = options.feedback && run->has_gains();
+  if (options.feedback && run->law) {
+    result.feedback = PolicyFeedback::kLaw;
+  } else if (options.feedback && run->has_gains()) {
+    result.feedback = PolicyFeedback::kOn;
+  }
   AddInstance(kPolicyName, "costate playback",
               {{"run", fs::absolute(run->folder).lexically_normal().string()},
-               {"feedback", result.feedback ? "on" : "off"},
+               {"feedback", kPolicyFeedbackWords[static_cast<int>(result.feedback)]},
                {"end", options.end},
                {"start", "on"}},
               &document);

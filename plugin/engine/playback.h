@@ -10,13 +10,13 @@ namespace costate {
 
 struct PlaybackOptions {
   std::string end = kPolicyEndWords[0];  ///< one of kPolicyEndWords
-  bool feedback = true;                  ///< where the run has gains
+  bool feedback = true;                  ///< by the law that the run has trained, or its gains, where it has them
   bool force = false;                    ///< replace a file that is there
 };
 
 /// How the written file plays, against the run.
 struct PlaybackResult {
-  bool feedback = false;
+  PolicyFeedback feedback = PolicyFeedback::kOff;
   bool identical = false;         ///< every state of every knot, bit for bit
   double largest_difference = 0;  ///< over all knots and entries of the state
   std::string cause;              ///< of a difference, in words

@@ -1,4 +1,5 @@
-// costate.policy: plays a saved run, u = u_bar + K (x ⊖ x_bar), by writing ctrl before the engine reads it. README.md.
+// costate.policy: plays a saved run, u = u_bar + K (x ⊖ x_bar) or by the law that it was trained for, by writing ctrl
+// before the engine reads it. README.md.
 #include <costate/error.h>
 #include <costate/state.h>
 #include <fmt/format.h>
@@ -6,10 +7,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <memory>
 
 #include "core/actuator_range.h"
+#include "core/engine_guard.h"
+#include "core/extremes.h"
 #include "engine/held_control.h"
 #include "engine/policy_run.h"
+#include "engine/private_model.h"
+#include "engine/python_callbacks.h"
 
 namespace costate {
 namespace {
@@ -23,10 +29,13 @@ class PolicyPlugin {
   void Compute(const mjModel* m, mjData* d, int capability);
 
  private:
+  void PrepareLaw(const mjModel* m, const Attributes& attributes);
+
   // number of the control interval at a time, not yet cut to those of the run
   double IntervalAt(double time) const { return std::floor((time - offset_) / run_->knot_time + kIntervalSlack); }
   void Control(const mjModel* m, mjData* d);
-  void Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u);
+  void Policy(const mjModel* m, const mjData* d, double interval, const mjtNum* before, mjtNum* u);
+  void Law(const mjModel* m, const mjData* d, int t, const mjtNum* before, mjtNum* u);
   void Motors(const mjModel* m, mjData* d) const;
 
   std::shared_ptr<const PolicyRun> run_;
@@ -34,8 +43,13 @@ class PolicyPlugin {
   int instance_;
   double offset_;
   PolicyEnd end_;
-  bool feedback_, start_;
+  PolicyFeedback feedback_;
+  bool start_;
   VectorXd dx_, start_context_;
+
+  // of a law that sees sensors: what mj_forward shows
+  std::unique_ptr<PrivateModel> model_;
+  DataPtr look_;
 };
 
 PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d), instance_(instance) {
@@ -44,7 +58,9 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
   offset_ = attributes.Number("offset", 0);
   end_ = static_cast<PolicyEnd>(attributes.Choice("end", {std::begin(kPolicyEndWords), std::end(kPolicyEndWords)},
                                                   static_cast<int>(PolicyEnd::kHold)));
-  feedback_ = attributes.Choice("feedback", {"off", "on"}, 1) == 1;
+  feedback_ = static_cast<PolicyFeedback>(
+      attributes.Choice("feedback", {std::begin(kPolicyFeedbackWords), std::end(kPolicyFeedbackWords)},
+                        static_cast<int>(PolicyFeedback::kOn)));
   start_ = attributes.Choice("start", {"off", "on"}, 0) == 1;
   try {
     run_ = PolicyRunOf(m, path);
@@ -54,8 +70,15 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
   const bool compiling = IsBeingCompiled(m);
   const std::string mismatch = compiling ? run_->Mismatch(m) : run_->StructureMismatch(m);
   if (!mismatch.empty()) attributes.Fail("run", "'" + run_->folder + "' was made with another model: " + mismatch);
-  if (feedback_ && !run_->has_gains()) {
-    attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off");
+  if (feedback_ == PolicyFeedback::kOn && !run_->has_gains()) {
+    attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off" +
+                                    (run_->law ? " or, for the law that was trained, to law" : ""));
+  }
+  if (feedback_ == PolicyFeedback::kLaw) {
+    if (!run_->law)
+      attributes.Fail("feedback", fmt::format("it is law, but run '{}' has no {}, which costate train writes",
+                                              run_->folder, kLawFile));
+    PrepareLaw(m, attributes);
   }
   CheckWritesControls(m, attributes, instance);
   if (const std::string step = run_->Mismatch(m); !step.empty())
@@ -76,7 +99,42 @@ void PolicyPlugin::Reset(const mjModel* m) {
   if (interval == 0 && start_context_.size() > 0) mj_setState(m, data_, start_context_.data(), kStartContext);
 }
 
-void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mjtNum* u) {
+void PolicyPlugin::PrepareLaw(const mjModel* m, const Attributes& attributes) {
+  if (!run_->law->NeedsSensors()) return;
+  const std::vector<std::string> run = SensorNames(run_->record.model.get()), here = SensorNames(m);
+  const auto [at, other] = std::ranges::mismatch(run, here);
+  if (at != run.end() || other != here.end()) {
+    attributes.Fail(
+        "run", fmt::format("the law sees sensors, and entry {} of sensordata is {} in the run's model, {} here",
+                           at - run.begin(), at == run.end() ? "none" : *at, other == here.end() ? "none" : *other));
+  }
+  model_ = std::make_unique<PrivateModel>(m, m->plugin[instance_]);
+  look_ = MakeData(model_->get());
+}
+
+// @param before  controls of the interval before, under which sensors are seen
+void PolicyPlugin::Law(const mjModel* m, const mjData* d, int t, const mjtNum* before, mjtNum* u) {
+  const VectorXd x = GetState(m, d);
+  VectorXd s;
+  EngineGuard guard;
+  try {
+    if (look_) {
+      RefusePythonCallbacks();
+      model_->Refresh(m);
+      EngineGuard stack(look_.get());
+      mj_copyState(m, d, look_.get(), mjSTATE_INTEGRATION);
+      mju_copy(look_->ctrl, before, static_cast<int>(m->nu));
+      mj_forward(model_->get(), look_.get());
+      s = Eigen::Map<const VectorXd>(look_->sensordata, m->nsensordata);
+    }
+    run_->law->Control({t, d->time - offset_, x, s}, Eigen::Map<VectorXd>(u, m->nu));
+  } catch (const std::exception&) {
+    mju_fill(u, kNan, static_cast<int>(m->nu));  // the engine warns of it
+  }
+  guard.TakeWarnings();
+}
+
+void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, const mjtNum* before, mjtNum* u) {
   const int N = run_->N, nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu);
   if (interval >= N && end_ == PolicyEnd::kZero) {
     mju_zero(u, nu);
@@ -85,8 +143,9 @@ void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, mj
   if (end_ == PolicyEnd::kLoop && interval >= 0) interval = std::fmod(interval, N);
   const int knot = static_cast<int>(std::fmin(std::fmax(interval, 0), N));  // a time that is no number: the first
   const int t = std::min(knot, N - 1);
+  if (feedback_ == PolicyFeedback::kLaw) return Law(m, d, t, before, u);
   mju_copy(u, run_->record.trajectory.U.col(t).data(), nu);
-  if (!feedback_) return;
+  if (feedback_ == PolicyFeedback::kOff) return;
 
   // u += K (x ⊖ x_bar); behind the end about the last state
   const double* x = run_->record.trajectory.X.col(knot).data();
@@ -104,7 +163,7 @@ void PolicyPlugin::Control(const mjModel* m, mjData* d) {
     const double time = d->time, made = control.made_at(), interval = IntervalAt(time);
     const bool held = time > made && time - made < run_->knot_time && IntervalAt(made) == interval;
     if (!held) {
-      Policy(m, d, interval, control.u());
+      Policy(m, d, interval, control.KeepBefore(), control.u());
       control.SetMade();
     }
   }

@@ -60,7 +60,9 @@ KeptByModel<KeptRun>& KeptRuns() {
 void TakeWhatIsNew(const mjModel* m, KeptRun* kept) {
   try {
     std::shared_ptr<const PolicyRun> run = ReadPolicyRun(kept->folder);
-    if (run->Mismatch(m).empty() && run->has_gains() == kept->run->has_gains()) kept->run = std::move(run);
+    if (run->Mismatch(m).empty() && run->has_gains() == kept->run->has_gains() &&
+        run->law.has_value() == kept->run->law.has_value())
+      kept->run = std::move(run);
   } catch (const std::exception&) {
     // gone, or not all written yet
   }
@@ -129,6 +131,8 @@ std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {
   if (run->N < 1 || run->record.model->nu == 0) {
     throw Error(ErrorCode::kInvalidArgument, "run '" + run->folder + "' has no control to play");
   }
+  if (const fs::path law = folder / kLawFile; fs::exists(law, ignored))
+    run->law = LoadPolicy(run->record.model.get(), law.string());
   cached = {run, written};  // as it was before it was read
   return run;
 }

@@ -2,14 +2,22 @@
 #ifndef COSTATE_ENGINE_POLICY_RUN_H_
 #define COSTATE_ENGINE_POLICY_RUN_H_
 
+#include <costate/policy.h>
 #include <costate/record.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace costate {
 
 inline constexpr char kPolicyName[] = "costate.policy";
+
+inline constexpr char kLawFile[] = "policy.json";  ///< of a run of costate train
+
+/// What closes the loop: nothing, gains, or the law that was trained; and the words of its attribute `feedback`.
+enum class PolicyFeedback { kOff, kOn, kLaw };
+inline constexpr const char* kPolicyFeedbackWords[] = {"off", "on", "law"};
 
 /// Controls behind the end of a run, and the words of its attribute `end`.
 enum class PolicyEnd { kHold, kLoop, kZero };
@@ -24,6 +32,8 @@ struct PolicyRun {
   Record record;         ///< model, trajectory, policy, context
   double knot_time = 0;  ///< [s]
   int N = 0;
+
+  std::optional<NetworkPolicy> law;  ///< where the run has one: of record.model
 
   bool has_gains() const { return !record.policy.K.empty(); }
 

@@ -270,7 +270,7 @@ TEST_F(PolicyPluginTest, RefusesWhatItCannotPlayByName) {
   expect(LoadErrorOf(Scene("Euler", Instance(run, Config("offset", "soon")))),
          {"attribute offset: 'soon' is not a finite number"});
   expect(LoadErrorOf(Scene("Euler", Instance(run, Config("feedback", "yes")))),
-         {"attribute feedback: it is 'yes', expected off, on"});
+         {"attribute feedback: it is 'yes', expected off, on, law"});
   expect(LoadErrorOf(Scene("Euler", Instance(run, Config("speed", "2")))), {"speed"});
   expect(LoadErrorOf(Scene("Euler", Instance(run + "s"))), {"attribute run", "there is no such folder"});
   expect(LoadErrorOf(
@@ -339,7 +339,7 @@ TEST_F(PolicyPluginTest, IsExportedAsAModelThatPlaysByItself) {
   Make();
   const std::string file = folder_.File("play.xml");
   const PlaybackResult result = WritePlayback(folder_.File("run"), file);
-  EXPECT_TRUE(result.feedback);
+  EXPECT_EQ(result.feedback, PolicyFeedback::kOn);
   EXPECT_LT(result.largest_difference, 1e-12);
   const ModelPtr m = LoadModel(file);
   const DataPtr d = MakeData(m.get());
