@@ -113,9 +113,11 @@ void Certifier::Run(Certificate* out) {
   if (m_->opt.noslip_iterations > 0) Noslip();
   Impedances();
   Limits();
+  Springs();
   Forces();
   Inputs();
   Bristles();
+  Lengths();
   const bool implicit = m_->opt.integrator == mjINT_IMPLICIT || m_->opt.integrator == mjINT_IMPLICITFAST;
   if ((HasImplicitVelocity(m_) || IsDiscrete(m_)) && !(m_->opt.disableflags & mjDSBL_DAMPER)) Dampers();
   if (implicit || IsDiscrete(m_)) Reversals();
@@ -219,6 +221,7 @@ void Certifier::Limits() {
       Eigen::Vector3d turn;
       mju_quat2Vel(turn.data(), q, 1);
       inside(name, {std::max(range[0], range[1]) - turn.norm() - margin}, "rad");
+      Turn(name, turn.norm());
     } else {
       inside(name, {*q - range[0] - margin, range[1] - *q - margin}, Unit(j));
     }
@@ -228,6 +231,21 @@ void Certifier::Limits() {
     const mjtNum* range = m_->tendon_range + 2 * t;
     const double length = d_->ten_length[t], margin = m_->tendon_margin[t];
     inside(Name("limit", mjOBJ_TENDON, t), {length - range[0] - margin, range[1] - length - margin}, "m");
+  }
+}
+
+// (K20) those of balls, which turn back the shorter way
+void Certifier::Springs() {
+  if (m_->opt.disableflags & mjDSBL_SPRING) return;
+  for (int j = 0; j < m_->njnt; j++) {
+    const int type = m_->jnt_type[j];
+    if (IsScalarJoint(type) || !HasSpring(m_, j)) continue;
+    const int rotation = type == mjJNT_FREE ? 3 : 0;
+    mjtNum quat[4], turn[3];
+    mju_copy4(quat, d_->qpos + m_->jnt_qposadr[j] + rotation);
+    mju_normalize4(quat);
+    mju_subQuat(turn, quat, SpringReference(m_, d_, j) + rotation);
+    Turn(Name("spring", mjOBJ_JOINT, j), mju_norm3(turn));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/actuator_range.h"
+#include "core/driven.h"
 #include "derivative/actuation.h"
 #include "derivative/certifier.h"
 #include "derivative/effective_mass.h"
@@ -158,6 +159,51 @@ void Certifier::Bristles() {
     const int slot = SlotsOf(m_, i).bristle;
     if (slot < 0 || d_->act[m_->actuator_actadr[i] + slot] == 0) continue;
     Direction(Name("friction", mjOBJ_ACTUATOR, i), d_->actuator_velocity[m_->actuator_outadr[i]], "m/s, rad/s");
+  }
+}
+
+// (K20) a rotation is read as a vector of at most half a turn, the shorter way round
+void Certifier::Turn(const std::string& name, double angle) {
+  Add(name, "turned", "half a turn", mjPI - angle, "rad", false);
+}
+
+// (K20) lengths that are part of a rotation, where something depends on them, and errors of setpoints for rotations; a
+// crank's rod that ends to reach its slider
+void Certifier::Lengths() {
+  if (IsActuationOff(m_)) return;
+  for (int i = 0; i < m_->nactuator; i++) {
+    if (IsActuatorDisabled(m_, i)) continue;
+    const std::string name = Name("length", mjOBJ_ACTUATOR, i);
+    const int *id = m_->actuator_trnid + 2 * i, type = m_->actuator_trntype[i];
+    if (type == mjTRN_SLIDERCRANK) {
+      const Eigen::Map<const Eigen::Vector3d> crank(d_->site_xpos + 3 * id[0]), slider(d_->site_xpos + 3 * id[1]);
+      const Eigen::Map<const Eigen::Matrix<double, 3, 3, Eigen::RowMajor>> frame(d_->site_xmat + 9 * id[1]);
+      const double beside = (crank - slider).cross(frame.col(2)).norm(), rod = m_->actuator_cranklength[i];
+      Add(name, beside < rod ? "within reach" : "out of reach", "reach", std::abs(rod - beside), "m", false);
+      continue;
+    }
+    if (IsServo(m_, i)) {
+      if (!ServoMissing(m_, i).empty()) continue;
+      const double left = MakeServoSlope(m_, d_, i).half_turn;
+      if (left < mjMAXVAL) Turn(Name("error", mjOBJ_ACTUATOR, i), mjPI - left);
+      continue;
+    }
+    if (m_->actuator_gaintype[i] == mjGAIN_FIXED && m_->actuator_biastype[i] == mjBIAS_NONE) continue;
+    mjtNum turn[3];
+    if (ActsOnJoint(m_, i) && m_->jnt_type[id[0]] == mjJNT_BALL) {
+      mjtNum quat[4];
+      mju_copy4(quat, d_->qpos + m_->jnt_qposadr[id[0]]);
+      mju_normalize4(quat);
+      mju_quat2Vel(turn, quat, 1);
+    } else if (type == mjTRN_SITE && id[1] >= 0 && !mju_isZero(m_->actuator_gear + 6 * m_->actuator_outadr[i] + 3, 3)) {
+      mjtNum quat[2][4];
+      for (int k = 0; k < 2; k++)
+        mju_mulQuat(quat[k], d_->xquat + 4 * m_->site_bodyid[id[k]], m_->site_quat + 4 * id[k]);
+      mju_subQuat(turn, quat[0], quat[1]);
+    } else {
+      continue;
+    }
+    Turn(name, mju_norm3(turn));
   }
 }
 

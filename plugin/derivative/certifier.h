@@ -58,6 +58,7 @@ class Certifier {
   void Impedances();
   std::string RowName(int row) const;
   void Limits();
+  void Springs();
   void Direction(const std::string& name, double velocity, const std::string& unit);
   void Dampers();
   void Reversals();
@@ -89,6 +90,8 @@ class Certifier {
   void Inputs();
   void Integral(int i);
   void Bristles();
+  void Turn(const std::string& name, double angle);
+  void Lengths();
   void Muscle(int i, const std::vector<std::string>& controls);
 
   const mjModel* m_;

@@ -107,6 +107,19 @@ inline const mjtNum* SolimpOf(const mjModel* m, const mjData* d, int row, int* r
   }
 }
 
+/// Error of a row, or of the rows that share it, this one the first.
+inline double RowError(const mjData* d, int row, int rows) {
+  if (d->efc_type[row] == mjCNSTR_EQUALITY) return mju_norm(d->efc_pos + row, rows);
+  return std::abs(d->efc_pos[row] - d->efc_margin[row]);
+}
+
+/// Within how far a change of its error takes a row's impedance around a bend: its width, or what is left to it from
+/// beyond; a huge number where it has none.
+inline double ImpedanceReach(const mjData* d, int row, int rows, const mjtNum* solimp) {
+  if (!solimp || solimp[0] == solimp[1] || solimp[2] <= mjMINVAL) return mjMAXVAL;
+  return std::max(solimp[2], RowError(d, row, rows) - solimp[2]);
+}
+
 /// (K11) Where the impedance of a row, or of the rows that share it, has a corner: that of a straight line (power 1).
 struct ImpedanceCorner {
   bool exists = false;
@@ -121,12 +134,10 @@ inline ImpedanceCorner ImpedanceCornerOf(const mjModel* m, const mjData* d, int 
   const auto held = [](mjtNum impedance) { return std::clamp<mjtNum>(impedance, mjMINIMP, mjMAXIMP); };
   if (held(solimp[0]) == held(solimp[1])) return corner;
   corner.exists = true;
-  const bool equality = d->efc_type[row] == mjCNSTR_EQUALITY;
-  const double error =
-      equality ? mju_norm(d->efc_pos + row, corner.rows) : std::abs(d->efc_pos[row] - d->efc_margin[row]);
+  const double error = RowError(d, row, corner.rows);
   corner.full = error >= solimp[2];
   corner.room = std::abs(error - solimp[2]);
-  if (equality) corner.room = std::min(corner.room, error);
+  if (d->efc_type[row] == mjCNSTR_EQUALITY) corner.room = std::min(corner.room, error);
   return corner;
 }
 

@@ -28,6 +28,11 @@ inline const mjtNum* SpringRange(const mjModel* m, const mjData* d, int tendon) 
   return adr >= 0 ? d->plastic + adr : m->tendon_lengthspring + 2 * tendon;
 }
 
+/// Has a joint one, linear or polynomial?
+inline bool HasSpring(const mjModel* m, int joint) {
+  return m->jnt_stiffness[joint] != 0 || !mju_isZero(m->jnt_stiffnesspoly + mjNPOLY * joint, mjNPOLY);
+}
+
 /// Adds ∂(spring + damper force) to the columns q and v of R (README.md, eq. (P1)–(P3)).
 void AddPassive(const mjModel* model, const mjData* data, const TendonMoments& tendons, Columns* R);
 

@@ -358,11 +358,15 @@ void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
 void ResidualDifference::MeasureLevers(const mjModel* m, const mjData* d) {
   const bool sparse = mj_isSparse(m);
   lever_.setZero(dims_.nv);
-  for (int i = 0; i < d->nefc; i++) {
+  double bends = 1;
+  for (int i = 0, end = 0; i < d->nefc; i++) {
     int rows;
     const mjtNum* solimp = SolimpOf(m, d, i, &rows);
+    if (i >= end) {
+      end = i + rows;
+      bends = std::max(1.0, kWidth / ImpedanceReach(d, i, rows, solimp));
+    }
     if (!solimp || solimp[0] == solimp[1] || d->efc_state[i] == mjCNSTRSTATE_SATISFIED) continue;
-    const double bends = std::max(1.0, kWidth / std::max(solimp[2], mjMINVAL));
     const int begin = sparse ? d->efc_J_rowadr[i] : i * dims_.nv, count = sparse ? d->efc_J_rownnz[i] : dims_.nv;
     for (int k = 0; k < count; k++) {
       const int dof = sparse ? d->efc_J_colind[begin + k] : k;

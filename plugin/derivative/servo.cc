@@ -230,6 +230,7 @@ void Orientation(const mjModel* m, const mjData* d, const double* ctrl, const do
   Vec3 error;
   mju_subQuat(error.data(), target, current);
   mjd_subQuat(target, current, by_target.data(), by_current.data());
+  s->half_turn = mjPI - error.norm();
   const Vec3 torque = gain[0] * error + Vec3::Constant(bias[0]) + bias[2] * Vec3Map(d->actuator_velocity + out);
   s->force = gain[0] * (by_target * turn);
   s->force.leftCols<3>() += gain[0] * by_current;
@@ -371,6 +372,10 @@ ServoSlope MakeServoSlope(const mjModel* m, const mjData* d, int i) {
   }
   s.integral_error = law.integral_error;
   s.held = law.held;
+  if (const double period = pid ? SetpointPeriod(m, i) : 0; period > 0) {
+    const double error = std::remainder(law.input[0].x - law.length.x, period);
+    s.half_turn = mjPI - 2 * mjPI / period * std::abs(error);
+  }
   if (disabled) return s;
   s.value = law.force.x;
   s.force = law.force.d.head(columns).transpose();

@@ -21,8 +21,9 @@ struct ServoSlope {
   double damping = 0;          ///< −∂force/∂velocity as the implicit integrators take it, for each output …
   int damping_state = -1;      ///< … and the activation that it depends on, by damping_slope; −1: none
   double damping_slope = 0;
-  double integral_error = 0;  ///< what an integral integrates: the error of the position
-  bool held = false;          ///< is it at its limit, where the error pushes it?
+  double integral_error = 0;    ///< what an integral integrates: the error of the position
+  bool held = false;            ///< is it at its limit, where the error pushes it?
+  double half_turn = mjMAXVAL;  ///< [rad] what is left to an error of a rotation until the other way round is shorter
 };
 
 bool IsServo(const mjModel* model, int actuator);

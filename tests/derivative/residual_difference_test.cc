@@ -548,6 +548,22 @@ TEST_F(ResidualDifferenceTest, ABendNearerThanAllNudgesButTheSmallestIsSeen) {
   }
 }
 
+// an impedance without width, or one that ends far before, bends nowhere near: nudges need not be smaller for it
+TEST_F(ResidualDifferenceTest, AnImpedanceThatIsConstantShortensNoNudge) {
+  for (const char* width : {"0", "1e-12", "1e-6"}) {
+    SCOPED_TRACE(width);
+    const std::string solimp = std::string("solimp='.9 .95 ") + width + "'";
+    const ModelPtr model = LoadModelFromString("<mujoco><worldbody><geom type='plane' size='1 1 .1' " + solimp +
+                                               "/><body pos='0 0 .099'><freejoint/><geom size='.1' " + solimp +
+                                               "/></body></worldbody></mujoco>");
+    const DataPtr data = MakeData(model.get());
+    for (int i = 0; i < model->nv; i++) data->qvel[i] = .1 * std::sin(1.0 + i);
+    const StepDerivative one = Linearize(model.get(), data.get(), {.level = Level::kAnalytic});
+    const StepDerivative two = Linearize(model.get(), data.get(), {.level = Level::kResidual});
+    EXPECT_LT((two.A - one.A).cwiseAbs().maxCoeff(), 1e-9 * one.A.cwiseAbs().maxCoeff());
+  }
+}
+
 // inertial forces have no part in what is stiff: in free motion both levels are the same to rounding
 TEST_F(ResidualDifferenceTest, InertiaIsDifferencedToRounding) {
   const ModelPtr model = LoadModel(COSTATE_MODELS "/humanoid/humanoid.xml");
