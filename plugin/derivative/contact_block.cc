@@ -1,5 +1,6 @@
 #include "derivative/contact_block.h"
 
+#include "derivative/hardest_rows.h"
 #include "derivative/impedance.h"
 #include "derivative/plant.h"
 #include "derivative/spatial_lanes.h"
@@ -25,10 +26,11 @@ bool BasisForce(const mjModel* model, const mjData* data, const mjContact& conta
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
     bool active = false;
+    const double share = NormalShare(data, row);
     for (int edge = 0; edge < 2 * (dim - 1); edge++) {
       if (data->efc_state[row + edge] != mjCNSTRSTATE_QUADRATIC) continue;
       const int k = edge / 2 + 1;
-      const double D = data->efc_D[row + edge], f = data->efc_force[row + edge];
+      const double D = data->efc_D[row + edge] / share, f = data->efc_force[row + edge];
       const double mu = edge % 2 ? -contact.friction[k - 1] : contact.friction[k - 1];
       out->H(0, 0) += PLANT("contact: pyramid, normal", D);
       out->H(0, k) += PLANT("contact: pyramid", D * mu);
@@ -38,6 +40,7 @@ bool BasisForce(const mjModel* model, const mjData* data, const mjContact& conta
       out->f(k) += PLANT("contact: pyramid, force", f * mu);
       active = true;
     }
+    if (active && share < 1) SoftenNormal(share, &out->H);
     return active;
   }
 

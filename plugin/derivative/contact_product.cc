@@ -2,6 +2,7 @@
 
 #include "derivative/chain.h"
 #include "derivative/contact_block.h"
+#include "derivative/hardest_rows.h"
 #include "derivative/impedance.h"
 #include "derivative/spatial_lanes.h"
 
@@ -41,13 +42,14 @@ COSTATE_LANES bool ContactProduct::FillForces(const mjModel* model, const mjData
   for (int i = 0; i < dim; i++) b[i] = RowLawOf(model, data, pyramid ? row : row + i).damping;
   if (pyramid) {
     // edges u = e_0 ± μ_k e_k
+    const double share = NormalShare(data, row);
     for (int k = 1; k < dim; k++) {
       const double mu = con.friction[k - 1];
       double D[2] = {0}, force[2] = {0};
       for (int side = 0; side < 2; side++) {
         const int edge = row + 2 * (k - 1) + side;
         if (data->efc_state[edge] != mjCNSTRSTATE_QUADRATIC) continue;
-        D[side] = data->efc_D[edge];
+        D[side] = data->efc_D[edge] / share;
         force[side] = data->efc_force[edge];
         active = true;
       }
@@ -57,6 +59,7 @@ COSTATE_LANES bool ContactProduct::FillForces(const mjModel* model, const mjData
       f[0] += force[0] + force[1];
       f[k] = mu * (force[0] - force[1]);
     }
+    if (active && share < 1) SoftenNormal(share, &H);
   } else if (data->efc_state[row] != mjCNSTRSTATE_SATISFIED) {
     active = true;
     for (int i = 0; i < dim; i++) {

@@ -14,6 +14,15 @@ namespace {
 constexpr double kHardest = 1e9;
 constexpr double kMet = 1e-11;  // of J a and aref: rounding leaves less
 
+constexpr double kFirm = 1e8;  // the same of normals, which are not at odds with each other: both 1e-8
+
+// R of a pyramid's edges is 2 mu² times that of others: next to nothing where there is next to no friction
+constexpr double kLittleFriction = 1e-4;
+
+bool HasLittleFriction(const mjData* d, int row) {
+  return d->efc_type[row] == mjCNSTR_CONTACT_PYRAMIDAL && d->contact[d->efc_id[row]].mu < kLittleFriction;
+}
+
 bool Acts(const mjData* d, int row) {
   return d->efc_state[row] == mjCNSTRSTATE_QUADRATIC || d->efc_state[row] == mjCNSTRSTATE_CONE;
 }
@@ -60,27 +69,37 @@ bool Softens(const mjData* d, int first, int row) {
   return IsHardest(d, d->efc_type[first] == mjCNSTR_CONTACT_ELLIPTIC ? first : row);
 }
 
-// of a matrix by columns, which is spent: Gram-Schmidt, the longest of what is left first
-int Rank(int rows, int cols, double* J) {
-  constexpr double kFree = 1e-6;  // of the longest column
+// Gram-Schmidt of the columns of a matrix, which is spent, the longest of what is left first: f(its square, of that of
+// the first), until that is false
+template <typename F>
+void Orthogonalize(int rows, int cols, double* J, F f) {
   double longest = 0;
-  for (int rank = 0; rank < cols; rank++) {
-    int pivot = rank;
+  for (int done = 0; done < cols; done++) {
+    int pivot = done;
     double most = 0;
-    for (int j = rank; j < cols; j++) {
+    for (int j = done; j < cols; j++) {
       const double square = mju_dot(J + j * rows, J + j * rows, rows);
       if (square > most) most = square, pivot = j;
     }
     longest = std::max(longest, most);
-    if (most <= kFree * kFree * longest) return rank;
-    double* unit = J + rank * rows;
+    if (most == 0 || !f(most / longest)) return;
+    double* unit = J + done * rows;
     std::swap_ranges(unit, unit + rows, J + pivot * rows);
-    for (int j = rank + 1; j < cols; j++) {
+    for (int j = done + 1; j < cols; j++) {
       double* column = J + j * rows;
       mju_addToScl(column, unit, -mju_dot(unit, column, rows) / most, rows);
     }
   }
-  return cols;
+}
+
+int Rank(int rows, int cols, double* J) {
+  constexpr double kFree = 1e-6;  // of the longest column
+  int rank = 0;
+  Orthogonalize(rows, cols, J, [&](double part) {
+    rank += part > kFree * kFree;
+    return part > kFree * kFree;
+  });
+  return rank;
 }
 
 // Is there a motion of the dofs in such rows that they do not feel? Where there is none H loses nothing.
@@ -113,16 +132,79 @@ bool LeaveSomeFree(const mjModel* m, const mjData* d, const std::vector<char>& l
   return rows < cols || Rank(rows, cols, J) < cols;
 }
 
+// (C25) f(first, end, hardness) of edges that are nearly all normal
+template <typename F>
+void ForHardEdges(const mjData* d, const std::vector<char>& left, F f) {
+  for (int row = 0, end = 0; row < d->nefc; row = end) {
+    end = row + Together(d, row);
+    if (!HasLittleFriction(d, row) || left[row] || IsHardest(d, row)) continue;
+    const double mu = d->contact[d->efc_id[row]].mu;
+    double D = 0;
+    for (int i = row; i < end; i++) D += Acts(d, i) ? d->efc_D[i] : 0;
+    const double hardness = D * d->efc_diagA[row] / (2 * mu * mu);
+    if (hardness > kFirm) f(row, end, hardness);
+  }
+}
+
+// Do normals hold what they hold, or is there a motion that they all but leave free, as of a leg that is nearly straight?
+// How far that yields is a question of their D.
+bool AreFirm(const mjModel* m, const mjData* d, const std::vector<char>& left, std::vector<double>* work) {
+  constexpr double kHeld = 1e-4, kFree = 1e-19;  // squares, of what a normal holds of a motion
+  const int nv = static_cast<int>(m->nv);
+  int normals = 0;
+  ForHardEdges(d, left, [&](int, int, double) { normals++; });
+  work->assign(static_cast<std::size_t>(normals) * nv, 0);
+  double* column = work->data();
+  ForHardEdges(d, left, [&](int first, int, double) {
+    for (int i = first; i < first + 2; i++)
+      ForJacobianRow(m, d, i, [&](int j, double J) { column[j] += J / std::sqrt(DofInertia(m, d, j)); });
+    column += nv;
+  });
+  bool firm = true;
+  Orthogonalize(nv, normals, work->data(), [&](double part) {
+    firm = part > kHeld || part < kFree;
+    return firm && part > kFree;
+  });
+  return firm;
+}
+
+// (C25) @return whether there are any
+bool SoftenEdges(const mjModel* m, mjData* d, const std::vector<char>& left, std::vector<double>* work) {
+  bool any = false;
+  ForHardEdges(d, left, [&](int, int, double) { any = true; });
+  if (!any || !AreFirm(m, d, left, work)) return false;
+  ForHardEdges(d, left, [&](int first, int end, double hardness) {
+    for (int i = first; i < end; i++) d->efc_D[i] *= kFirm / hardness;
+  });
+  return true;
+}
+
 }  // namespace
 
-bool MayHaveHardest(const mjData* d) {
+bool HasLeastR(const mjData* d) {
   constexpr double kAny = 1e3 * mjMINVAL;  // edges of pyramids have the least R times 2 mu²
-  return std::any_of(d->efc_R, d->efc_R + d->nefc, [](mjtNum R) { return R < kAny; });
+  for (int i = 0; i < d->nefc; i++) {
+    if (d->efc_R[i] < kAny && IsHardest(d, i)) return true;
+  }
+  return false;
+}
+
+bool MayHaveHardest(const mjData* d) {
+  for (int i = 0; i < d->nefc; i++) {
+    if (HasLittleFriction(d, i)) return true;
+  }
+  return HasLeastR(d);
+}
+
+double NormalShare(const mjData* d, int row) {
+  const double share = d->efc_D[row] * d->efc_R[row];
+  return share < 0.5 && HasLittleFriction(d, row) && !IsHardest(d, row) ? share : 1;
 }
 
 bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, std::vector<double>* work, bool* met) {
   *met = true;
   if (!MayHaveHardest(d)) return false;
+  const bool edges = SoftenEdges(m, d, left, work);
 
   // the hardest of each element and of all
   double hardest = 0;
@@ -137,7 +219,7 @@ bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, s
     hardest = std::max(hardest, hardness(first, end));
     for (int i = first; i < end; i++) *met = *met && (!Softens(d, first, i) || !Acts(d, i) || IsMet(m, d, i));
   });
-  if (hardest <= kHardest || !LeaveSomeFree(m, d, left, work)) return false;
+  if (hardest <= kHardest || !LeaveSomeFree(m, d, left, work)) return edges;
 
   // rows that pull at each other keep the ratio of their D, which decides what they agree on
   ForHardest(d, left, [&](int first, int end) {
@@ -158,7 +240,7 @@ bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, s
 
 bool HasSoftened(const mjData* d) {
   for (int i = 0; i < d->nefc; i++) {
-    if (IsHardest(d, i) && d->efc_D[i] * d->efc_R[i] < 0.5) return true;
+    if (d->efc_D[i] * d->efc_R[i] < 0.5) return true;
   }
   return false;
 }

@@ -8,8 +8,23 @@
 
 namespace costate {
 
-/// For nearly every model the answer, at little cost: false if SoftenHardest would find none.
+/// Are there rows that the engine holds at its least R?
+bool HasLeastR(const mjData* data);
+
+/// … or others that may be too hard? For nearly every model the answer, at little cost: false if SoftenHardest would find
+/// none.
 bool MayHaveHardest(const mjData* data);
+
+/// Of a contact's edges that SoftenHardest has made softer, as there is next to no friction: the share of D that is left
+/// to its normal, while tangents keep theirs; else 1. @param row  the contact's first.
+double NormalShare(const mjData* data, int row);
+
+/// (C25) H of a contact in its basis, of which the normal is to keep a share.
+template <typename Matrix>
+void SoftenNormal(double share, Matrix* H) {
+  const auto normal = H->col(0).eval();
+  *H -= (1 - share) / normal[0] * normal * normal.transpose();
+}
 
 /// Makes efc_D of rows that act and are harder than (C22) smaller, with it their forces and the cone Hessians of such
 /// contacts. Rows that are `left` to differences keep theirs.

@@ -98,7 +98,7 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
   scales_.clear();
   spins_.clear();
   has_mass_rate_ = has_fluid_rate_ = false;
-  if (MayHaveHardest(d)) return "rows without softness";
+  if (HasLeastR(d)) return "rows without softness";
   if (std::string resting = RestingTendon(m, d); !resting.empty()) return resting;
   any_fluid_ = d->efm_active && d->efm_fluid && HasFluid(m) && fluid_.Compute(m, d);
   std::string missing = AddElements(m, d, tendons, actuation);

@@ -1,14 +1,18 @@
-// (C22) What is done to rows that are too hard for H, row by row. That derivatives keep their digits by it is tested in
+// (C22), (C25) What is done to rows that are too hard for H, row by row. That derivatives keep their digits by it is tested in
 // level_agreement_test.cc.
 #include "derivative/hardest_rows.h"
 
+#include <costate/derivative.h>
 #include <costate/model.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "support/engine_test.h"
+#include "support/expect_reference.h"
 #include "support/matrix_near.h"
 
 namespace costate {
@@ -108,6 +112,31 @@ TEST_F(HardestRows, GetTheForcesThatBalanceBack) {
   expected.tail(3) = Eigen::Map<const Eigen::Matrix3d>(data_->contact[0].H) * y.tail(3);
   BalanceHardest(model_.get(), data_.get(), left_, step.data());
   EXPECT_TRUE(support::MatricesNearRelative(Rows(data_->efc_force) - force, expected, 1e-6));
+}
+
+// (C25) A hopper whose foot slides without friction, and a ball that hits the floor
+TEST(SlipperyEdges, LeaveAllOtherDigits) {
+  const char* kRobots[] = {
+      "<body pos='0 0 .789'><joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 0 1'/><joint axis='0 1 0'/>"
+      "<geom type='capsule' size='.05' fromto='0 0 0 0 0 .3'/><body><joint axis='0 1 0' ref='-20'/>"
+      "<geom type='capsule' size='.04' fromto='0 0 0 .2 0 -.35'/><body pos='.2 0 -.35'><joint axis='0 1 0'/>"
+      "<geom type='capsule' size='.03' fromto='0 0 0 -.2 0 -.41'/></body></body></body>",
+      "<body pos='0 0 .0995'><freejoint/><geom size='.1' pos='.02 -.03 0'/></body>"};
+  for (const char* robot : kRobots) {
+    for (const char* integrator : {"Euler", "implicitfast", "discrete"}) {
+      SCOPED_TRACE(std::string(robot) + integrator);
+      const ModelPtr m = LoadModelFromString(std::string("<mujoco><option timestep='.002' integrator='") + integrator +
+                                             "'/><default><geom friction='0'/></default><worldbody>"
+                                             "<geom type='plane' size='1 1 1'/>" +
+                                             robot + "</worldbody></mujoco>");
+      const DataPtr d = MakeData(m.get());
+      for (int i = 0; i < m->nv; i++) d->qvel[i] = -0.3 * std::cos(1.0 + i);
+      mj_forward(m.get(), d.get());
+      ASSERT_EQ(d->ncon, 1);
+      const StepDerivative derivative = Linearize(m.get(), d.get(), {.level = Level::kAnalytic});
+      support::ExpectReference(m.get(), d.get(), derivative);
+    }
+  }
 }
 
 }  // namespace
