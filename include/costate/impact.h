@@ -67,7 +67,8 @@ struct ImpactStep {
 /// (E1)–(E7).
 class ImpactLinearizer {
  public:
-  /// @param model  must outlive the linearizer; not modified.
+  /// @param model  must outlive the linearizer; not modified. Its numbers and options are those of now: after a change
+  ///               make another.
   /// @throws Error{kInvalidArgument} for options out of range and unknown geoms; Error{kUnsupported} for models with
   ///         flexes, adhesion, delays, plastic or plugin state, for `geoms` in explicit pairs, and as Linearizer.
   explicit ImpactLinearizer(const mjModel* model, const ImpactOptions& options = {});

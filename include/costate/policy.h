@@ -46,6 +46,7 @@ class NetworkPolicy : public Feedback {
   std::string ToJson() const;
 
  private:
+  void CheckInput(const FeedbackInput& in) const;  // @throws Error{kDimensionMismatch, kInvalidArgument}
   VectorXd Forward(ConstVectorRef o, std::vector<VectorXd>* activations) const;
   ConstVectorRef Reference(int t) const { return U_.col(t < U_.cols() ? t : U_.cols() - 1); }
 

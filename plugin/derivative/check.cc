@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/check.h"
+
 namespace costate {
 namespace {
 
@@ -30,11 +32,15 @@ struct MatrixPair {
   std::vector<std::string> row_names, col_names;
 };
 
-void CheckShape(char letter, const MatrixXd& value, const MatrixXd& reference) {
+void CheckShape(char letter, const MatrixXd& value, const MatrixXd& reference, const char* of = "") {
   if (value.rows() == reference.rows() && value.cols() == reference.cols()) return;
   auto shape = [](const MatrixXd& m) { return std::to_string(m.rows()) + "×" + std::to_string(m.cols()); };
   throw Error(ErrorCode::kDimensionMismatch,
-              std::string(1, letter) + " is " + shape(value) + ", its reference is " + shape(reference));
+              std::string(of) + letter + " is " + shape(value) + ", its reference is " + shape(reference));
+}
+
+void CheckError(char letter, const MatrixXd& error, const MatrixXd& reference) {
+  CheckShape(letter, error, reference, "the error bar of ");
 }
 
 double Largest(const MatrixXd& m, const Range& rows, const Range& cols) {
@@ -116,14 +122,21 @@ DerivativeComparison Compare(const mjModel* model, const StepDerivative& value, 
     throw Error(ErrorCode::kInvalidArgument, std::string("the ") + (derivative == &value ? "derivative" : "reference") +
                                                  " is not valid: " + ToString(derivative->status));
   }
-  const Dims dims(model);
+  const Dims dims(NotNull(model));
   const StepDerivative& expected = reference.value;
   CheckShape('A', value.A, expected.A);
   CheckShape('B', value.B, expected.B);
+  CheckSize(model, "A", value.A.rows(), "ndx", dims.ndx);
+  CheckSize(model, "B", value.B.cols(), "nu", dims.nu);
+  CheckError('A', reference.A_error, expected.A);
+  CheckError('B', reference.B_error, expected.B);
   const bool sensors = value.C.rows() > 0 && expected.C.rows() > 0;
   if (sensors) {
     CheckShape('C', value.C, expected.C);
     CheckShape('D', value.D, expected.D);
+    CheckSize(model, "C", value.C.rows(), "nsensordata", dims.ns);
+    CheckError('C', reference.C_error, expected.C);
+    CheckError('D', reference.D_error, expected.D);
   }
 
   // blocks: rows of the next state or of the sensors, columns of the state or of the controls

@@ -99,6 +99,7 @@ std::string ResidualRefusal(const mjModel* m) {
 ResidualDifference::ResidualDifference(const mjModel* model)
     : dims_(model),
       probe_(MakeData(model)),
+      sparse_(mj_isSparse(model)),
       unlimited_(std::max({model->nactuator, model->njnt, model->ntendon}) + 1, 0) {}
 
 // qfrc_constraint and efc_force of the probe at acceleration a, on the captured active set
@@ -344,6 +345,10 @@ bool ResidualDifference::EvaluateDirect(const mjModel* m, Stage stage, const Vec
 }
 
 void ResidualDifference::Capture(const mjModel* m, const mjData* d) {
+  if (sparse_ != static_cast<bool>(mj_isSparse(m))) {  // of rows in the other storage nothing can be read
+    probe_ = MakeData(m);
+    sparse_ = !sparse_;
+  }
   state_.resize(mj_stateSize(m, mjSTATE_INTEGRATION));
   mj_getState(m, d, state_.data(), mjSTATE_INTEGRATION);
   active_.Capture(d);

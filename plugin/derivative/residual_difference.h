@@ -189,6 +189,7 @@ class ResidualDifference {
 
   Dims dims_;
   DataPtr probe_;
+  bool sparse_;  // are its rows?
   std::unique_ptr<ContactGeometry> geometry_;
   std::vector<JumpingContact> jumping_;  // of the point of the differences
   ActiveSet active_;

@@ -1,6 +1,10 @@
 // costate.smooth_contact: compliant, everywhere differentiable contact of named geoms, as a passive force. README.md.
 #include <mujoco/mujoco.h>
 
+#include <exception>
+#include <string>
+#include <vector>
+
 #include "core/plugins.h"
 #include "derivative/compliant_contact.h"
 #include "engine/plugin.h"
@@ -8,9 +12,20 @@
 namespace costate {
 namespace {
 
+// what a host has made of a compiled model is no reason to end its process
+std::vector<CompliantPair> PairsOf(const mjModel* m, int instance) {
+  try {
+    return ReadCompliantPairs(m, instance);
+  } catch (const std::exception& error) {
+    if (IsBeingCompiled(m)) throw;
+    WarnOnce(std::string(error.what()) + "; there is no force between them");
+    return {};
+  }
+}
+
 class SmoothContactPlugin {
  public:
-  SmoothContactPlugin(const mjModel* m, mjData*, int instance) : pairs_(ReadCompliantPairs(m, instance)) {
+  SmoothContactPlugin(const mjModel* m, mjData*, int instance) : pairs_(PairsOf(m, instance)) {
     const Attributes attributes(m, instance);
     const auto refuse = [&](const std::string& why) {
       if (IsBeingCompiled(m)) attributes.Fail(why);

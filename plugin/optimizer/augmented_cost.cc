@@ -137,7 +137,7 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
 void AugmentedCost::AddCurvature(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
                                  CostExpansion* out) const {
   AugmentedScratch& s = ThreadAugmentedScratch(i);
-  constraints_[i].Curvature(knot, C, D, s.g, &s.V, &s.Vu);
+  ConstraintCurvature(constraints_[i], knot, C, D, s.g, ndx_, &s.V, &s.Vu);
   if (s.V.rows() == 0) return;
   const Eigen::Index n = s.V.cols();
   out->lxx.topLeftCorner(n, n).noalias() += s.V.transpose() * s.V;

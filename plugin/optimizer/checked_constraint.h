@@ -40,6 +40,24 @@ inline void ConstraintJacobian(const Constraint& constraint, const KnotView& kno
     check("u", *Ju, knot.t == knot.N || Ju->cols() == knot.u.size(), fmt::format("{}", knot.u.size()));
 }
 
+/// V and Vu of its curvature, none or both. @throws as ConstraintJacobian.
+inline void ConstraintCurvature(const Constraint& constraint, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
+                                ConstVectorRef g, Eigen::Index ndx, MatrixXd* V, MatrixXd* Vu) {
+  constraint.Curvature(knot, C, D, g, V, Vu);
+  const auto check = [&](const char* by, const MatrixXd& rows, bool cols, Eigen::Index expected) {
+    if (rows.rows() != V->rows() || !cols)
+      RefuseConstraint(constraint, knot, ErrorCode::kDimensionMismatch,
+                       fmt::format("its curvature by {} is {} x {}, expected {} x {}", by, rows.rows(), rows.cols(),
+                                   V->rows(), expected));
+    if (!rows.allFinite())
+      RefuseConstraint(constraint, knot, ErrorCode::kInvalidArgument,
+                       fmt::format("its curvature by {} is not finite", by));
+  };
+  if (V->rows() == 0) return;
+  check("x", *V, V->cols() <= ndx, ndx);
+  if (Vu->cols() > 0) check("u", *Vu, knot.t == knot.N || Vu->cols() == knot.u.size(), knot.u.size());
+}
+
 /// J0, where it reads the start. @throws as ConstraintJacobian.
 inline void ConstraintStartJacobian(const Constraint& constraint, const KnotView& knot, Eigen::Index ndx,
                                     MatrixXd* J0) {

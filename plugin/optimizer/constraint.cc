@@ -34,7 +34,7 @@ void Constraint::PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* 
   const Scratch<Jacobians> J;  // a Jacobian may ask another constraint for its pull-back
   ConstraintJacobian(*this, knot, MatrixXd(), MatrixXd(), out->x.size(), &J->x, &J->u);
   out->x.head(J->x.cols()).noalias() += J->x.transpose() * g;
-  if (J->u.cols() > 0) out->u.noalias() += J->u.transpose() * g;
+  if (J->u.cols() > 0 && knot.t < knot.N) out->u.noalias() += J->u.transpose() * g;
 }
 
 namespace {
@@ -44,6 +44,7 @@ double Inset(const ConstraintInfo& info, Eigen::Index k) { return info.inset.siz
 }  // namespace
 
 void ConstraintSet::Add(std::unique_ptr<Constraint> constraint) {
+  if (!constraint) throw Error(ErrorCode::kInvalidArgument, "the constraint is null");
   const ConstraintInfo& info = constraint->info();
   const std::string name = "constraint '" + info.name + "'";
   const auto refuse = [](const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); };
@@ -129,6 +130,8 @@ StateConstraint::StateConstraint(const mjModel* model, ConstraintInfo info, Vect
     throw Error(ErrorCode::kDimensionMismatch, fmt::format("constraint '{}' has {} entries and {} bounds",
                                                            this->info().name, entries_.size(), size()));
   }
+  if (entries_.empty())
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("constraint '{}' has no entries", this->info().name));
   columns_ = 1 + *std::max_element(entries_.begin(), entries_.end());
 }
 

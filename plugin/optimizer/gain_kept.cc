@@ -1,8 +1,13 @@
 #include "optimizer/gain_kept.h"
 
+#include <costate/model.h>
+#include <costate/state.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "core/check.h"
 #include "optimizer/line_search.h"
 
 namespace costate {
@@ -12,6 +17,25 @@ constexpr double kHardlyAny = 0.05;  // of the cost: a tenth of a smaller gain i
 constexpr double kStill = 1e-2;      // of what staying at the start costs more: a gain that changes are small beside
 
 }  // namespace
+
+void CheckJudged(const Problem& problem, const Trajectory& motion, const Policy& policy) {
+  if (motion.N() != problem.N) {
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("the motion has {} controls, the problem N = {}", motion.N(), problem.N));
+  }
+  const Dims dims(NotNull(problem.model));
+  if (!problem.cost) throw Error(ErrorCode::kInvalidArgument, "the problem has no cost");
+  if (!policy.K.empty() && std::ssize(policy.K) != problem.N)
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("the policy has {} gains K, the problem N = {}", policy.K.size(), problem.N));
+  for (std::size_t t = 0; t < policy.K.size(); t++) {
+    const MatrixXd& K = policy.K[t];
+    if (K.rows() == dims.nu && K.cols() == dims.ndx) continue;
+    throw Error(ErrorCode::kDimensionMismatch,
+                fmt::format("K of knot {} is {} x {}, model '{}' has nu x ndx = {} x {}", t, K.rows(), K.cols(),
+                            ModelName(problem.model), dims.nu, dims.ndx));
+  }
+}
 
 GainKept::GainKept(const Problem& problem, const Trajectory& motion, double initial_cost) {
   const double knot_time = problem.knot_time();

@@ -8,6 +8,10 @@ namespace costate {
 
 inline constexpr double kKept = 0.9;  // of the gain: less is worth a word
 
+/// What is judged by other simulations. @throws Error{kDimensionMismatch} for a motion or gains of another size;
+/// Error{kInvalidArgument} without a model or a cost.
+void CheckJudged(const Problem& problem, const Trajectory& motion, const Policy& policy);
+
 class GainKept {
  public:
   /// @param initial_cost  J_guess; |J| is taken where it is not finite, or hardly more than J.

@@ -154,6 +154,13 @@ int NetworkPolicy::KnotAt(double time) const {
   return static_cast<int>(std::fmin(std::fmax(knots, 0), static_cast<double>(U_.cols() - 1)));  // NaN: 0
 }
 
+void NetworkPolicy::CheckInput(const FeedbackInput& in) const {
+  const Dims dims(model_);
+  CheckSize(model_, "x", in.x.size(), "nx", dims.nx);
+  if (sensors_) CheckSize(model_, "s, what a law that sees sensors is shown,", in.s.size(), "nsensordata", dims.ns);
+  if (in.t < 0) throw Error(ErrorCode::kInvalidArgument, fmt::format("the knot is {}, expected 0 or more", in.t));
+}
+
 VectorXd NetworkPolicy::Observe(const FeedbackInput& in) const {
   const VectorXd dx = Difference(model_, in.x, x_ref_);
   VectorXd o(layers_.front());
@@ -190,6 +197,7 @@ VectorXd NetworkPolicy::Forward(ConstVectorRef o, std::vector<VectorXd>* activat
 }
 
 void NetworkPolicy::Control(const FeedbackInput& in, VectorRef u) const {
+  CheckInput(in);
   std::vector<VectorXd> activations;
   const VectorXd z = Forward(Observe(in), &activations);
   const ConstVectorRef reference = Reference(in.t);

@@ -77,10 +77,7 @@ std::vector<Disturbance> Pushes(const Problem& problem, double knot_time) {
 
 RobustnessCheck CheckRobustness(const Problem& problem, const Trajectory& motion, const Policy& policy,
                                 double initial_cost, int threads) {
-  if (motion.N() != problem.N) {
-    throw Error(ErrorCode::kDimensionMismatch,
-                fmt::format("the motion has {} controls, the problem N = {}", motion.N(), problem.N));
-  }
+  CheckJudged(problem, motion, policy);
   Simulator simulator(problem.model, problem.context, problem.substeps, threads);
   const double knot_time = simulator.knot_time();
   const GainKept kept(problem, motion, initial_cost);

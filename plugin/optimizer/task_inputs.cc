@@ -159,6 +159,16 @@ void CheckTaskParameters(const Task& task, const ParameterSet* parameters) {
   if ((parameters ? parameters->Names() : std::vector<std::string>()) != names) {
     throw Error(ErrorCode::kInvalidArgument, "the parameters are not those of the task's inputs");
   }
+  const auto check = [](const char* what, const std::vector<int>& entries, int size) {
+    for (std::size_t i = 0; i < entries.size(); i++) {
+      if (entries[i] >= (i == 0 ? 0 : entries[i - 1] + 1) && entries[i] < size) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("the task's inputs: entry {} of {} is {}, expected rising ones from 0 to {}", i, what,
+                              entries[i], size - 1));
+    }
+  };
+  check("the controls", task.inputs.controls, static_cast<int>(task.model->nu));
+  check("the start", task.inputs.start, Dims(task.model.get()).ndx);
 }
 
 }  // namespace costate

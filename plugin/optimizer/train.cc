@@ -254,6 +254,7 @@ NetworkPolicy MakePolicy(const Task& task) {
 
 TrainResult TrainPolicy(const Task& task, NetworkPolicy* policy, const TrainOptions& options,
                         const TrainCallback& callback) {
+  if (!policy) throw Error(ErrorCode::kInvalidArgument, "the policy is null");
   CheckTrain(task, options);
   if (options.descent.method == DescentMethod::kGaussNewton) CheckPolicyCurvature(*policy);
   const bool spread = task.policy.spread.size() > 0 && !task.policy.spread.isZero(0);

@@ -121,6 +121,14 @@ TEST_F(CompareTest, RefusesWhatCannotBeCompared) {
   value_.B.resize(3, 3);
   EXPECT_ERROR(Compare(model_.get(), value_, reference_), ErrorCode::kDimensionMismatch,
                "B is 3×3, its reference is 4×2");
+  value_.B.resize(4, 2);
+  const ModelPtr other =
+      LoadModelFromString("<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>");
+  EXPECT_ERROR(Compare(other.get(), value_, reference_), ErrorCode::kDimensionMismatch, "A has 4 entries", "ndx = 12");
+  EXPECT_ERROR(Compare(nullptr, value_, reference_), ErrorCode::kInvalidArgument, "NULL");
+  reference_.A_error.resize(0, 0);
+  EXPECT_ERROR(Compare(model_.get(), value_, reference_), ErrorCode::kDimensionMismatch,
+               "the error bar of A is 0×0, its reference is 4×4");
 }
 
 TEST_F(CompareTest, WithoutSensorsOnOneSideTheyAreLeftOut) {

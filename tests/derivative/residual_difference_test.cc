@@ -548,6 +548,26 @@ TEST_F(ResidualDifferenceTest, ABendNearerThanAllNudgesButTheSmallestIsSeen) {
   }
 }
 
+// rows of the probe in the other storage are none that can be read
+TEST_F(ResidualDifferenceTest, FollowsAChangeOfStorage) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option jacobian="dense"/><worldbody><body><joint name="a" damping=".1"/><geom size=".1" pos=".3 0 0"/>
+      <body pos=".5 0 0"><joint name="b" frictionloss=".1"/><geom size=".1" pos=".3 0 0"/></body></body></worldbody>
+      <equality><joint joint1="a" joint2="b"/></equality></mujoco>)");
+  const VectorXd x = VectorXd::LinSpaced(4, .1, .4), u(0);
+  Linearizer linearizer(model.get(), {.level = Level::kResidual});
+  StepDerivative derivative, expected;
+  linearizer.Linearize(x, u, &derivative);
+  for (const int storage : {mjJAC_SPARSE, mjJAC_DENSE}) {
+    model->opt.jacobian = storage;
+    StepVjp pulled;
+    linearizer.Vjp(x, u, VectorXd::Ones(4), &pulled);
+    linearizer.Linearize(x, u, &derivative);
+    Linearizer(model.get(), {.level = Level::kResidual}).Linearize(x, u, &expected);
+    EXPECT_LT((derivative.A - expected.A).cwiseAbs().maxCoeff(), 1e-12);
+  }
+}
+
 // an impedance without width, or one that ends far before, bends nowhere near: nudges need not be smaller for it
 TEST_F(ResidualDifferenceTest, AnImpedanceThatIsConstantShortensNoNudge) {
   for (const char* width : {"0", "1e-12", "1e-6"}) {

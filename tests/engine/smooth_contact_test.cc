@@ -255,7 +255,16 @@ TEST_F(SmoothContactTest, WhatTheCompilerDoesNotSeeIsAWarning) {
   mj_forward(m.get(), d.get());
   EXPECT_GT(d->qfrc_passive[2], 0);
 
+  // geoms that the engine's contacts hold, too, since
+  m->geom_contype[0] = m->geom_conaffinity[0] = m->geom_contype[1] = m->geom_conaffinity[1] = 1;
   m->opt.enableflags &= ~mjENBL_SLEEP;
+  const DataPtr edited = MakeData(m.get());
+  warnings = TakeWarnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("costate.smooth_contact 'bed': "), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("; there is no force between them"), std::string::npos) << warnings[0];
+  m->geom_contype[0] = m->geom_conaffinity[0] = m->geom_contype[1] = m->geom_conaffinity[1] = 0;
+
   m->opt.disableflags |= mjDSBL_SPRING | mjDSBL_DAMPER;
   const DataPtr idle = MakeData(m.get());
   warnings = TakeWarnings();

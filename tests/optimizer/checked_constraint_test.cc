@@ -3,6 +3,7 @@
 #include <costate/adjoint.h>
 #include <costate/constraint.h>
 #include <costate/ilqr.h>
+#include <costate/slope_check.h>
 
 #include <gtest/gtest.h>
 
@@ -38,12 +39,18 @@ class Said final : public Constraint {
     Ju->resize(1, 0);
     jacobian(J, Ju);
   }
+  void Curvature(const KnotView&, ConstMatrixRef, ConstMatrixRef, ConstVectorRef, MatrixXd* V,
+                 MatrixXd* Vu) const override {
+    V->resize(0, 0);
+    Vu->resize(0, 0);
+    curvature(V, Vu);
+  }
   bool NeedsSensors() const override { return false; }
 
   std::function<void(const KnotView&, VectorXd*)> value = [](const KnotView& knot, VectorXd* c) {
     (*c)[0] = knot.x[0];
   };
-  std::function<void(MatrixXd*, MatrixXd*)> jacobian = [](MatrixXd*, MatrixXd*) {};
+  std::function<void(MatrixXd*, MatrixXd*)> jacobian = [](MatrixXd*, MatrixXd*) {}, curvature = jacobian;
 };
 
 struct SaidCase {
@@ -109,6 +116,37 @@ TEST_F(CheckedConstraint, RefusesAJacobianOfAnotherSizeOrOfNoNumbers) {
   refuses([](M* J, M*) { J->resize(0, 0); }, kSize, "its Jacobian by x is 0 x 0, expected 1 x 2");
   refuses([](M*, M* Ju) { Ju->setZero(1, 3); }, kSize, "its Jacobian by u is 1 x 3, expected 1 x 1");
   refuses([](M* J, M*) { (*J)(0, 1) = NAN; }, ErrorCode::kInvalidArgument, "its Jacobian by x is not finite");
+}
+
+TEST_F(CheckedConstraint, RefusesACurvatureOfAnotherSizeOrOfNoNumbers) {
+  const auto refuses = [](const std::function<void(MatrixXd*, MatrixXd*)>& curvature, ErrorCode code,
+                          const char* says) {
+    SaidCase rail;
+    rail.said->curvature = curvature;
+    EXPECT_ERROR(rail.Solve(), code, "constraint 'rail' at knot", says);
+  };
+  using M = MatrixXd;
+  constexpr ErrorCode kSize = ErrorCode::kDimensionMismatch;
+  refuses([](M* V, M*) { V->setZero(1, 7); }, kSize, "its curvature by x is 1 x 7, expected 1 x 2");
+  refuses([](M* V, M* Vu) { V->setZero(2, 2), Vu->setZero(1, 1); }, kSize,
+          "its curvature by u is 1 x 1, expected 2 x 1");
+  refuses([](M* V, M*) { V->setConstant(1, 2, NAN); }, ErrorCode::kInvalidArgument, "its curvature by x is not finite");
+}
+
+// slopes by a control that there is none of, at the last knot, are nobody's
+TEST_F(CheckedConstraint, MaySayItsSlopesByControlsAtTheLastKnotToo) {
+  SaidCase rail;
+  rail.said->jacobian = [](MatrixXd*, MatrixXd* Ju) { Ju->setZero(1, 1); };
+  EXPECT_EQ(rail.Solve().status, SolveStatus::kConverged);
+  EXPECT_TRUE(CheckSlopes(rail.problem, MatrixXd::Zero(1, 10)).agrees());
+}
+
+TEST_F(CheckedConstraint, IsOne) {
+  ConstraintSet set;
+  EXPECT_ERROR(set.Add(nullptr), ErrorCode::kInvalidArgument, "is null");
+  const SaidCase rail;
+  EXPECT_ERROR(StateConstraint(rail.model.get(), {.name = "none"}, VectorXd::Zero(2), {}), ErrorCode::kInvalidArgument,
+               "constraint 'none' has no entries");
 }
 
 // by a gradient, too, which has no solver around it

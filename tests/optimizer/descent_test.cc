@@ -241,6 +241,23 @@ TEST_F(Descent, KeepsTheStartInTheRangesOfJointsAndActivations) {
   }
 }
 
+// inputs of a program's own, which no file has checked
+TEST_F(Descent, NamesInputsThatThereAreNoneOf) {
+  TemporaryFolder folder;
+  folder.Write("cart.xml",
+               "<mujoco><worldbody><body><joint name='x' type='slide'/><geom size='.1'/></body></worldbody>"
+               "<actuator><motor joint='x'/></actuator></mujoco>");
+  Task task =
+      LoadTask(folder.Write("task.xml", "<task model='cart.xml' horizon='0.2'><gradient/><cost qpos='x'/></task>"));
+  task.inputs.controls = {9};
+  EXPECT_ERROR(Descend(task, nullptr, {}), ErrorCode::kInvalidArgument, "entry 0 of the controls is 9", "to 0");
+  task.inputs.controls = {0};
+  task.inputs.start = {1, 77};
+  EXPECT_ERROR(Descend(task, nullptr, {}), ErrorCode::kInvalidArgument, "entry 1 of the start is 77", "to 1");
+  task.inputs.start = {1, 0};
+  EXPECT_ERROR(Descend(task, nullptr, {}), ErrorCode::kInvalidArgument, "entry 1 of the start is 0");
+}
+
 TEST_F(Descent, NamesWhatIsWrongInATask) {
   TemporaryFolder folder;
   folder.Write("cart.xml",

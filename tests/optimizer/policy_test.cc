@@ -569,6 +569,18 @@ TEST(Policy, HasNoGaussNewtonStepsThroughSensorsAndDelays) {
   EXPECT_ERROR(TrainPolicy(seeing, &of_seeing, options), ErrorCode::kUnsupported, "this one sees sensors");
 }
 
+TEST(Policy, RefusesInputsOfAnotherSize) {
+  const Task task = LoadZooTask(std::string(kCost) + "<policy><observe sensor=\"gyro\"/></policy>");
+  const NetworkPolicy law = MakePolicy(task);
+  ASSERT_TRUE(law.NeedsSensors());
+  VectorXd u(task.model->nu);
+  const VectorXd s = VectorXd::Zero(task.model->nsensordata), none(0);
+  EXPECT_ERROR(law.Control({0, 0, task.x0, none}, u), ErrorCode::kDimensionMismatch, "sees sensors", "has 0 entries");
+  EXPECT_ERROR(law.Control({0, 0, none, s}, u), ErrorCode::kDimensionMismatch, "x has 0 entries");
+  EXPECT_ERROR(law.Control({-1, 0, task.x0, s}, u), ErrorCode::kInvalidArgument, "the knot is -1");
+  EXPECT_ERROR(TrainPolicy(task, nullptr), ErrorCode::kInvalidArgument, "the policy is null");
+}
+
 TEST(Policy, RefusesWhatItCannotDo) {
   const auto complaint = [](const std::string& elements) {
     try {

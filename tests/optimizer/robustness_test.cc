@@ -122,5 +122,20 @@ TEST_F(RobustnessTest, RefusesAMotionOfAnotherLength) {
                "7 controls");
 }
 
+TEST_F(RobustnessTest, RefusesGainsOfAnotherSize) {
+  const PushedSlide slide(Mass("1 0 0", ""));
+  const int N = slide.problem.N;
+  const Trajectory motion = slide.Roll(MatrixXd::Zero(1, N));
+  Policy few, wide;
+  few.K.assign(3, MatrixXd::Zero(1, 2));
+  EXPECT_ERROR(CheckRobustness(slide.problem, motion, few, 1), ErrorCode::kDimensionMismatch, "3 gains K");
+  wide.K.assign(static_cast<std::size_t>(N), MatrixXd::Zero(1, 5));
+  EXPECT_ERROR(CheckRobustness(slide.problem, motion, wide, 1), ErrorCode::kDimensionMismatch, "K of knot 0 is 1 x 5",
+               "1 x 2");
+  Problem free = slide.problem;
+  free.cost = nullptr;
+  EXPECT_ERROR(CheckRobustness(free, motion, {}, 1), ErrorCode::kInvalidArgument, "cost");
+}
+
 }  // namespace
 }  // namespace costate
