@@ -25,6 +25,16 @@ constexpr double kNear = 0.03;                             // … and that can b
 constexpr double kFalls = 1.0 / 12;                        // of the change before: a fall by more leaves no noise
 constexpr double kNoise = 1e-9, kDifferencedNoise = 1e-5;  // of a product, relative: what no switch is read into
 constexpr double kQuiet = 1e-8;                            // likewise: what differenced products err by
+// a change of a product, relative, by which it may jump: on a corner whose own slope is the mean both sides do alike, and
+// a quarter of the nudge sees four times as much
+constexpr double kJump = 1e-4, kGrows = 2;
+
+// what is pulled back from a point so far along (dx, du)
+bool PullAt(const StepBend& b, KnotProducts* products, double step, KnotCovector* pulled) {
+  const VectorXd at = Retract(b.model, b.at.x, step * b.dx);
+  const VectorXd control = b.at.last ? VectorXd() : VectorXd(b.at.u + step * b.du);
+  return products->Pull({.x = at, .u = control, .moving = b.at.moving, .last = b.at.last}, b.lambda, b.sigma, pulled);
+}
 
 // Centred quotients at one nudge, where both sides see a switch to the side without it; `theta` may be null.
 // `differ` receives by how much both sides differ, whatever that is, `spread` the same and 0 where it is noise.
@@ -34,12 +44,7 @@ bool Quotient(const StepBend& b, KnotProducts* products, double h, double noise,
   KnotCovector pulled;
   for (int k = 0; k < 2; k++) {
     const double step = k ? -h : h;
-    const VectorXd at = Retract(b.model, b.at.x, step * b.dx);
-    const VectorXd control = b.at.last ? VectorXd() : VectorXd(b.at.u + step * b.du);
-    if (!products->Pull({.x = at, .u = control, .moving = b.at.moving, .last = b.at.last}, b.lambda, b.sigma,
-                        &pulled)) {
-      return false;
-    }
+    if (!PullAt(b, products, step, &pulled)) return false;
     side[k].resize(out.size());
     side[k] << pulled.x, pulled.u;
     side[k] = (side[k] - b.pulled) / step;
@@ -85,12 +90,33 @@ struct Into {
   }
 };
 
+// beyond the corner that the point is on
+bool Beyond(const StepBend& b, KnotProducts* products, double h, Into into) {
+  KnotCovector near, far;
+  if (!PullAt(b, products, h, &near) || !PullAt(b, products, 2 * h, &far)) return false;
+  into.out << (far.x - near.x) / h, (far.u - near.u) / h;
+  if (into.theta) *into.theta = (far.theta - near.theta) / h;
+  return true;
+}
+
 // Products in closed form: one nudge, longer where they hide in rounding, extrapolated where that bends. Beside a
 // switch a quarter of it has to agree.
 bool FineBend(const StepBend& b, KnotProducts* products, double largest, Into into, BendSides* sides) {
   double h = kNudge / largest, spread = 0, differ = 0;
   if (!Quotient(b, products, h, kNoise, into.out, into.theta, &sides->one_sided, &spread, &differ)) return false;
   MatrixXd D(into.size(), 2);
+  if (!sides->one_sided && h * into.out.norm() > kJump * b.pulled.norm()) {
+    bool side = false;
+    double nearer = 0;
+    into.Read(D.col(0));
+    if (!Quotient(b, products, h / 4, kNoise, into.out, into.theta, &side, &nearer)) return false;
+    into.Read(D.col(1));
+    if (D.col(1).norm() > kGrows * D.col(0).norm()) {
+      sides->one_sided = true;
+      return Beyond(b, products, h, into);
+    }
+    into.Take(D.col(0));
+  }
   const auto noisy = [&] {
     const double seen = h * into.out.norm(), pulled = b.pulled.norm();
     return !sides->one_sided && seen < kWeak * pulled && (differ > kNoisy || seen < kRounded * pulled);

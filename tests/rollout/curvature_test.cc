@@ -496,6 +496,29 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
   EXPECT_LT((products[0].product.x0 - products[1].product.x0).norm(), 1e-6 * products[1].product.x0.norm());
 }
 
+// Exactly on a corner whose own slope is the mean, as of quadratic damping at rest under an implicit integrator, both
+// sides jump alike: the quotient is jump/nudge. The value is that beside it, but for A, which is the mean.
+TEST(Curvature, OnACornerIsThatBesideIt) {
+  CurvatureProduct products[2];
+  for (int k = 0; k < 2; k++) {
+    ModelPtr model = LoadModelFromString(
+        "<mujoco><option timestep='.004'/><worldbody><body><joint name='j' axis='0 1 0' damping='0 1'/>"
+        "<geom type='capsule' size='.03' fromto='0 0 0 .3 0 0'/></body></worldbody>"
+        "<actuator><motor joint='j'/></actuator></mujoco>");
+    DataPtr data = MakeData(model.get());
+    const ShortMotion m(std::move(model), std::move(data), 1, 0.5, k ? 1e-4 : 0);
+    const SquareLoss loss(m.model.get(), 0);
+    Curvature curvature(m.model.get(), m.context);
+    ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+    curvature.Hessian({VectorXd::Unit(2, 1), MatrixXd::Zero(1, 1)}, &products[k]);
+    ASSERT_TRUE(products[k].status.ok());
+  }
+  EXPECT_EQ(products[0].one_sided, std::vector<int>{0});
+  EXPECT_TRUE(products[1].one_sided.empty());
+  EXPECT_GT(products[1].product.x0.norm(), 1e-6);
+  EXPECT_LT((products[0].product.x0 - products[1].product.x0).norm(), 0.1 * products[1].product.x0.norm());
+}
+
 TEST(Curvature, GoesBetweenTwoSwitchesOrSaysThatItLeavesAStepOut) {
   // a pendulum held at 1 rad by a motor, between limits so close that every usual nudge meets one, whichever way it
   // goes: within 1e-7 rad there is room for smaller ones, and the product is that of the free pendulum; within 1e-12
