@@ -18,6 +18,7 @@
 #include "derivative/check_point.h"
 #include "derivative/effective_mass.h"
 #include "derivative/equilibrium.h"
+#include "derivative/flex.h"
 #include "derivative/flex_element.h"
 #include "derivative/fluid_damping.h"
 #include "derivative/impedance.h"
@@ -422,8 +423,33 @@ void Certifier::Tendons() {
 }
 
 // (H4) of each flex the tension that is nearest to none
+// (K21) a rod that is straight between two elements has no plane that it bends in
+void Certifier::Rods() {
+  for (int f = 0; f < m_->nflex; f++) {
+    if (!HasTwist(m_, f) || (m_->opt.disableflags & mjDSBL_SPRING)) continue;
+    const int* element = m_->flex_elem + m_->flex_elemdataadr[f];
+    const auto vertex = [&](int i) -> Eigen::Vector3d {
+      return Eigen::Map<const Eigen::Vector3d>(d_->flexvert_xpos + 3 * (m_->flex_vertadr[f] + i));
+    };
+    double least = mjMAXVAL;
+    for (int i = 0; i < m_->flex_elemnum[f]; i++) {
+      for (int k = 0; k < i; k++) {
+        const int *one = element + 2 * i, *other = element + 2 * k;
+        for (int end = 0; end < 4; end++) {
+          if (one[end / 2] != other[end % 2]) continue;
+          const Eigen::Vector3d middle = vertex(one[end / 2]), a = vertex(one[1 - end / 2]) - middle,
+                                b = middle - vertex(other[1 - end % 2]);
+          least = std::min(least, std::atan2(a.cross(b).norm(), a.dot(b)));
+        }
+      }
+    }
+    if (least < mjMAXVAL) Add("bend of " + ElementName(m_, mjOBJ_FLEX, f), "bent", "straight", least, "rad", false);
+  }
+}
+
 void Certifier::Flexes() {
   if (m_->nflex == 0) return;
+  Rods();
   std::vector<FlexTension> tensions;
   FindFlexTensions(m_, d_, &tensions);
   for (int f = 0; f < m_->nflex; f++) {

@@ -67,6 +67,7 @@ class Certifier {
   void Neighbours();
   void Tendons();
   void Flexes();
+  void Rods();
 
   // of contacts (certificate_contact.cc)
   void Contacts();

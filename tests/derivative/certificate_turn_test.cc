@@ -1,4 +1,5 @@
-// (K20): rotations that are read the shorter way round end at half a turn, and a crank's rod where it reaches no more.
+// (K20), (K21): rotations that are read the shorter way round end at half a turn, a crank's rod where it reaches no more, a rod's
+// bends where it is straight.
 #include <costate/certificate.h>
 #include <costate/derivative.h>
 #include <costate/model.h>
@@ -104,6 +105,31 @@ TEST_F(CertificateTurnTest, ARodThatReachesNoMoreIsASwitch) {
     d->qpos[0] = height;
     ExpectSwitch(m.get(), d.get(), 0, "length of actuator 0", "reach", std::abs(0.3 - height));
   }
+}
+
+// (K21) A cable that swings, straight and bent
+TEST_F(CertificateTurnTest, ARodThatIsStraightIsOnASwitch) {
+  const ModelPtr m = LoadModelFromString(
+      "<mujoco><option timestep='.002' gravity='0 0 0'/><worldbody><flexcomp name='rod' type='grid' dim='1' "
+      "count='4 1 1' spacing='.07 .07 .07' pos='0 0 1' radius='.01' mass='.5'><elasticity young='3e4' poisson='.3' "
+      "damping='.05'/><contact selfcollide='none'/></flexcomp></worldbody></mujoco>");
+  const DataPtr d = MakeData(m.get());
+  for (int i = 0; i < m->nv; i++) d->qvel[i] = std::sin(1.0 + i);
+  for (const double bend : {0.0, 0.01}) {
+    d->qpos[2] = bend;  // of the first vertex, up: all others are on a line
+    const Certificate certificate = Certify(m.get(), d.get());
+    const Switch* found = Find(certificate, "bend of rod", "straight");
+    ASSERT_NE(found, nullptr);
+    EXPECT_NEAR(found->distance, 0, 1e-12) << "between the last two";
+    EXPECT_EQ(certificate.label, Smoothness::kModeCrossing);
+  }
+  d->qpos[3 * 3 + 1] = 0.02;
+  const Switch* found = nullptr;
+  const Certificate certificate = Certify(m.get(), d.get());
+  found = Find(certificate, "bend of rod", "straight");
+  ASSERT_NE(found, nullptr);
+  EXPECT_NEAR(found->distance, std::atan2(0.01, 0.07), 1e-9);
+  EXPECT_EQ(certificate.label, Smoothness::kSmooth);
 }
 
 }  // namespace
