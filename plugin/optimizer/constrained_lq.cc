@@ -11,11 +11,12 @@
 namespace costate {
 namespace {
 
-constexpr int kMostRounds = 12;     // of the recursion in one solve
-constexpr int kSetRounds = 3;       // so many of them look for the active rows before multipliers change all the same
-constexpr double kClose = 1e-3;     // a violation that the model may leave
-constexpr double kLqFalls = 0.25;   // … else this part of what there was
-constexpr double kStiffness = 300;  // a penalty in terms of the cost's curvature across the constraint
+constexpr int kMostRounds = 12;      // of the recursion in one solve
+constexpr int kSetRounds = 3;        // so many of them look for the active rows before multipliers change all the same
+constexpr double kClose = 1e-3;      // a violation that the model may leave
+constexpr double kLqFalls = 0.25;    // … else this part of what there was
+constexpr double kStiffness = 300;   // a penalty in terms of the cost's curvature across the constraint
+constexpr double kLeastStiff = 100;  // … at least: one that its multiplier moves by a hundredth of the bound
 constexpr double kDearest =
     100;  // a multiplier in terms of the first plan's largest, or of what moves the constraint by its bound
 
@@ -316,7 +317,7 @@ void ConstrainedLq::ScalePenalties(const LqProblem& lq, double regularization, R
     for (int k = 0; k < info.lower.size(); ++k) scale = std::max(scale, BoundScale(info.lower[k], info.upper[k]));
     for (const double l : augmented.lambda[static_cast<std::size_t>(i)].reshaped())
       largest = std::max(largest, std::abs(l));
-    augmented.rho[i] = kStiffness * curvature;
+    augmented.rho[i] = std::max(kStiffness * curvature, kLeastStiff * largest / scale);
     largest_multiplier_[i] = kDearest * std::max(largest, curvature * scale);
   }
 }

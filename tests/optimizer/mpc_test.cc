@@ -711,6 +711,29 @@ TEST_F(Mpc, KeepsTheLimitOfAMotorsPower) {
   EXPECT_NEAR(result.trajectory.X(0, N), 1, 0.01);
 }
 
+// a cost of next to nothing across the limits leaves their multipliers: penalties are theirs
+TEST_F(Mpc, KeepsTheLimitsOfSpeedThatAllJointsAreAt) {
+  const support::TemporaryFolder folder;
+  folder.Write("arm.xml",
+               "<mujoco><option timestep='.005'/><default><geom contype='0' conaffinity='0'/></default><worldbody>"
+               "<body pos='0 0 1'><joint name='shoulder' axis='0 1 0' damping='.05'/>"
+               "<geom type='capsule' size='.03' fromto='0 0 0 .3 0 0'/><body pos='.3 0 0'>"
+               "<joint name='elbow' axis='0 1 0' damping='.05'/><geom type='capsule' size='.02' fromto='0 0 0 .3 0 0'/>"
+               "<site name='tip' pos='.3 0 0'/></body></body></worldbody><actuator>"
+               "<motor joint='shoulder' ctrlrange='-40 40'/><motor joint='elbow' ctrlrange='-15 15'/></actuator>"
+               "<keyframe><key name='home' qpos='1.2 .5'/></keyframe></mujoco>");
+  const Task task = LoadTask(folder.Write(
+      "task.xml",
+      "<task model='arm.xml' horizon='.6' controlstep='2'><start key='home'/><cost site='tip' quantity='pos' "
+      "target='.4 0 1.3' weight='100' terminal='100'/><cost ctrl='all' target='guess' weight='1e-5'/>"
+      "<cost qvel='all' weight='.01'/><limit joint='all' quantity='velocity' lower='-1' upper='1'/></task>"));
+  const MpcResult result = RunMpc(task, {.duration = 0.6});
+  ASSERT_TRUE(result.status.ok());
+  const double most = result.trajectory.X.bottomRows(2).cwiseAbs().maxCoeff();
+  EXPECT_LT(most, 1 + 1e-4);
+  EXPECT_GT(most, 0.99);
+}
+
 // a disc between start and goal, a centimetre to be kept: half a centimetre beside the line there is no straight way
 TEST_F(Mpc, DrivesAroundAnObstacle) {
   const support::TemporaryFolder folder;
