@@ -24,6 +24,7 @@ constexpr double kShorter = 0.85;  // from one length to the next, where only lo
 
 constexpr int kMoreSolves = 3;       // of the same length, where only the iterations are missing
 constexpr double kNearlyKept = 0.1;  // relative: a violation that further iterations take away
+constexpr double kAllButKept = 10;   // of the tolerance: one that was given up may still go
 
 bool IsTime(double a, double b) { return std::abs(a - b) <= 1e-12 * b; }
 
@@ -186,9 +187,10 @@ SolveResult FreeTime::SolveFrom(const Start& start, const Problem& at_time) {
 // search to longer ones
 SolveResult FreeTime::SolveOn(SolveResult result, const Problem& at_time) {
   for (int more = 0; more < kMoreSolves && !stop_; ++more) {
-    if (result.status != SolveStatus::kIterationLimit || result.violation <= constrained_.tolerance ||
-        result.violation > kNearlyKept)
-      break;
+    const double most = result.status == SolveStatus::kIterationLimit ? kNearlyKept
+                        : result.status == SolveStatus::kInfeasible   ? kAllButKept * constrained_.tolerance
+                                                                      : 0;
+    if (result.violation <= constrained_.tolerance || !(result.violation <= most)) break;
     const SolveState state = result.state;
     SolveResult next = SolveFrom({{state.X, state.U, &state}, state.x0, state.multipliers}, at_time);
     if (next.violation >= result.violation) break;
@@ -242,9 +244,10 @@ void FreeTime::Search(double a, double b, double horizon) {
     at_right = Try(right);
   }
   while (b - a > free_.tolerance * b && !Ended()) {
-    // where neither keeps the constraints: towards a length that does, else longer
-    const bool neither = at_left == kInf && at_right == kInf;
-    if (neither ? best_ < kInf && out_.time < left : at_left < at_right) {
+    // towards a length that is known to cost less than both; where neither keeps the constraints, else, longer
+    const bool known = best_ < std::min(at_left, at_right);
+    const bool shorter = known && out_.time < left, longer = known && out_.time > right;
+    if (shorter || (!longer && at_left < at_right)) {
       b = right;
       right = left;
       at_right = at_left;
@@ -269,11 +272,11 @@ const FreeTimeTrial* FreeTime::NextShorter() const {
   return next;
 }
 
-// Where the next shorter motion does not keep the constraints, the solve alone may have failed: from the best one on much
-// shorter ones, as long as they keep them. Are there any?
+// Where the next shorter motion does not keep the constraints, the solve alone may have failed, and where there is none it
+// has not been sought: from the best one on much shorter ones, as long as they keep them. Are there any?
 bool FreeTime::Shorten() {
   const FreeTimeTrial* next = NextShorter();
-  if (best_ == kInf || !next || next->cost < kInf) return false;
+  if (best_ == kInf || (next && next->cost < kInf)) return false;
   const double before = best_;
   for (double time = kShorter * out_.time; time > free_.shortest && Try(time) < kInf;) time *= kShorter;
   return best_ < before;
@@ -299,7 +302,13 @@ FreeTimeResult FreeTime::Run() {
                                      free_.shortest, free_.longest, out_.time);
   if (const FreeTimeTrial* shorter = NextShorter()) {
     out_.result.message += fmt::format(", the next shorter was {:.6g} s", shorter->time);
-    if (shorter->cost == kInf) out_.result.message += ", of which no motion was found that keeps the constraints";
+    if (shorter->cost == kInf) {
+      out_.result.message += fmt::format(", of which no motion was found that keeps the constraints{}",
+                                         std::isfinite(shorter->violation)
+                                             ? fmt::format(" (the nearest misses them by {:.2g}, tolerance {:g})",
+                                                           shorter->violation, constrained_.tolerance)
+                                             : "");
+    }
   }
   if (std::isfinite(longer)) out_.result.message += fmt::format(", the next longer {:.6g} s", longer);
   if (stop_) out_.result.status = SolveStatus::kInterrupted;

@@ -80,6 +80,35 @@ SolveResult Look(const TaskCall& call, const Problem& problem, const MatrixXd& U
   return Solve(problem, {{}, U}, options, {}, constrained);
 }
 
+// constraints that all solves together all but keep: multiple shooting, whose iterates need not be motions, may keep them
+void TryShooting(const TaskCall& call, const Problem& problem, const Guess& guess,
+                 const ConstrainedOptions& constrained, SolveResult* result) {
+  constexpr double kAllBut = 0.1;  // relative
+  IlqrOptions options = call.solver();
+  const bool worth = result->status == SolveStatus::kInfeasible && result->violation <= kAllBut;
+  const bool plain = options.type == SolverType::kIlqr && !options.second_order && !std::isfinite(options.seconds);
+  if (!worth || !plain || guess.state || !MayBeOneSolve(call.task.hopping) || call.user.IsOver()) return;
+  options.type = SolverType::kFddp;
+  std::vector<IterationRecord> records = result->iterations;
+  SolveResult other;
+  try {
+    other = Solve(problem, guess, options, CountOn(&records, call.callbacks.iteration), constrained);
+  } catch (const Error&) {  // what shooting has no part in
+    return;
+  }
+  const bool keeps = other.status != SolveStatus::kDiverged && other.violation <= constrained.tolerance;
+  if (!keeps) {
+    result->iterations = std::move(records);
+    return;
+  }
+  other.message += fmt::format("; by multiple shooting, after the task's solver had missed the constraints by {:.2g}",
+                               result->violation);
+  other.initial_cost = result->initial_cost;
+  other.iterations = std::move(records);
+  other.state = {.U = other.trajectory.U};
+  *result = std::move(other);
+}
+
 SolveResult SolveFrom(const TaskCall& call, const Problem& problem, const Guess& guess,
                       const ConstrainedOptions& constrained, TaskSolution* out) {
   const TaskCallbacks& callbacks = call.callbacks;
@@ -87,6 +116,7 @@ SolveResult SolveFrom(const TaskCall& call, const Problem& problem, const Guess&
   BasinHoppingResult found = SolveBasinHopping(problem, guess, call.solver(), call.task.hopping, callbacks.iteration,
                                                constrained, callbacks.round);
   out->rounds = std::move(found.rounds);
+  TryShooting(call, problem, guess, constrained, &found.result);
   return std::move(found.result);
 }
 

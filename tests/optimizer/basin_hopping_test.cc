@@ -87,6 +87,36 @@ TEST_F(BasinHopping, FindsTheDeeperWell) {
   }
 }
 
+// a boat with two screws turns into its berth beside a buoy: penalties all but reach it, shooting does, at half the cost
+TEST_F(BasinHopping, ConstraintsThatAreAllButKeptAreShotAt) {
+  const support::TemporaryFolder folder;
+  folder.Write("boat.xml", R"(<mujoco><option timestep="0.01" density="1000" viscosity="0.001" gravity="0 0 0"
+      integrator="implicitfast"/><worldbody><body name="hull"><joint name="x" type="slide" axis="1 0 0"/>
+    <joint name="y" type="slide" axis="0 1 0"/><joint name="psi" axis="0 0 1"/>
+    <geom type="ellipsoid" size=".6 .2 .12" mass="60" fluidshape="ellipsoid"/><site name="l" pos="-.5 .15 0"/>
+    <site name="r" pos="-.5 -.15 0"/></body><body name="buoy" pos="2 .3 0"><geom type="cylinder" size=".3 .2"/></body>
+    </worldbody><actuator><general site="l" gear="1 0 0 0 0 0" ctrlrange="-40 80"/>
+    <general site="r" gear="1 0 0 0 0 0" ctrlrange="-40 80"/></actuator>
+    <keyframe><key name="dock" qpos="4 1 1.5708"/></keyframe></mujoco>)");
+  const SolveResult found =
+      SolveTask(
+          LoadTask(folder.Write("dock.task.xml",
+                                "<task model='boat.xml' horizon='10' controlstep='5'><cost ctrl='all' weight='1e-4'/>"
+                                "<constraint name='dock' qpos='all' equals='key:dock' when='end'/>"
+                                "<constraint name='rest' qvel='all' equals='0' when='end'/>"
+                                "<constraint name='clear' body='hull' quantity='distance' body2='buoy' lower='0.3'/>"
+                                "<limit actuator='all' quantity='force' lower='-30' upper='50'/>"
+                                "<hopping rounds='1' from='stall'/></task>")))
+          .result;
+  EXPECT_EQ(found.status, SolveStatus::kConverged) << found.message;
+  EXPECT_LE(found.violation, 1e-6);
+  EXPECT_LT(found.cost, 0.5);
+  EXPECT_NE(found.message.find("by multiple shooting, after the task's solver had missed"), std::string::npos)
+      << found.message;
+  for (std::size_t i = 1; i < found.iterations.size(); i++)
+    EXPECT_EQ(found.iterations[i].iteration, found.iterations[i - 1].iteration + 1);
+}
+
 TEST_F(BasinHopping, GivesTheSameBitsAtAnyThreadCount) {
   const Task task = WellTask("");
   BasinHoppingOptions hopping = Kicks(4);

@@ -66,6 +66,44 @@ TEST_F(FreeTime, FindsTheBangBangTimeOfTheDoubleIntegrator) {
   }
 }
 
+// a length that no motion may have, as where a solve fails: those between are not kept, whatever the motion
+class NotBetween final : public Constraint {
+ public:
+  NotBetween(double first, double last)
+      : Constraint({.name = "length",
+                    .unit = "1",
+                    .components = {"length"},
+                    .lower = VectorXd::Constant(1, -INFINITY),
+                    .upper = VectorXd::Zero(1),
+                    .first = -1}),
+        first_(first),
+        last_(last) {}
+  void Value(const KnotView& knot, VectorXd* c) const override {
+    const double length = knot.N * knot.dt;
+    *c = VectorXd::Constant(1, length > first_ && length < last_ ? 1 : -1);
+  }
+  void Jacobian(const KnotView&, ConstMatrixRef, ConstMatrixRef, MatrixXd* J, MatrixXd* Ju) const override {
+    J->setZero(1, 2);
+    Ju->resize(1, 0);
+  }
+  bool NeedsSensors() const override { return false; }
+
+ private:
+  double first_, last_;
+};
+
+// a solve that fails just above the horizon says nothing of the lengths below it, which is known to do
+TEST_F(FreeTime, SeeksShorterMotionsBelowALengthThatFails) {
+  RailCase c = MakeRail(20, 1e-4, 1);
+  c.problem.N = 20;
+  ModelPtr longer = CopyModel(c.model.get());
+  longer->opt.timestep = 0.5;
+  c.problem.model = longer.get();
+  c.constraints.Add(std::make_unique<NotBetween>(10.05, 11));
+  const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 1, .longest = 25, .weight = 1});
+  EXPECT_NEAR(found.time, 2, 0.01) << found.result.message;
+}
+
 // A start that may move within [-½, ¼] and [0, ½] goes to both upper ends, nearest to the goal and fastest towards it:
 // with d = ¾ left, u = 1 and v_0 = ½ thrust and brake take T = 2 sqrt(d + ½ h v_0 + ½ v_0²) - v_0, h = T / N, where ½ h
 // v_0 is what semi-implicit Euler loses of the trapezoid
