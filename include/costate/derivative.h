@@ -158,9 +158,10 @@ class Linearizer {
   /// is not what mj_forward leaves. That is seen after mj_step (unless nothing moves), and where these have changed
   /// since: applied forces, positions of free joints and mocap bodies, positions and velocities of scalar joints
   /// that actuators drive, velocities of each tree's first and last moving body, controls, activations, and the options
-  /// that make rows of constraints. It is not seen of other positions and velocities alone, controls that act through
-  /// activations, actuators with several inputs or at a tendon's limit, active equalities, user data and numbers of the
-  /// model: as mj_jac, this then answers for a mixture.
+  /// that make rows of constraints (jacobian, cone, what is disabled). It is not seen of other positions and velocities
+  /// alone, controls that act through activations, actuators with several inputs or at a tendon's limit, active
+  /// equalities, user data and other numbers of the model, impratio and timestep among them: as mj_jac, this then
+  /// answers for a mixture.
   ///
   /// @pre    mj_forward(model, data) has been called since state, control, context or model changed.
   /// @post   `data` is as before, bit for bit, but for the unused part of its arena and maxuse_stack. The context that

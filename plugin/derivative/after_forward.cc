@@ -69,7 +69,9 @@ bool IsNear(double value, double expected, double size) { return std::abs(value 
 // rows as the options make them
 bool HasRowsOfOptions(const mjModel* m, const mjData* d) {
   if (d->nefc == 0) return AreEqual(d->qacc, d->qacc_smooth, m->nv);
-  if (m->opt.disableflags & mjDSBL_CONSTRAINT) return false;
+  const int off = m->opt.disableflags;
+  if ((off & mjDSBL_CONSTRAINT) || ((off & mjDSBL_CONTACT) && d->ncon > 0)) return false;
+  if (((off & mjDSBL_EQUALITY) && d->ne > 0) || ((off & mjDSBL_FRICTIONLOSS) && d->nf > 0)) return false;
   if (mj_isSparse(m)) {
     const int last = d->nefc - 1;
     if (d->efc_J_rowadr[last] + d->efc_J_rownnz[last] != d->nJ) return false;

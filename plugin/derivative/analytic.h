@@ -156,7 +156,7 @@ class AnalyticBackend final : public Backend {
   void PullAcceleration(const mjModel* model, const mjData* data, double* y, double* z, double* pulled);
   void PullActivation(const mjModel* model, const double* next, const double* rate, double* pulled) const;
   void PullForces(const mjModel* model, const mjData* data, const VectorXd& y, StepVjp* out) const;
-  void StartPull(const mjModel* model, bool forces, StepVjp* out);
+  void StartPull(const mjModel* model, bool forces, bool sensors, StepVjp* out);
   bool PullPoint(const mjModel* model, mjData* data, ConstVectorRef lambda, StepVjp* out, std::string* missing);
   bool CoverSensors(const mjModel* model, Coverage* coverage, std::string* missing);
   bool PullSensors(const mjModel* model, mjData* data, ConstVectorRef sigma, StepVjp* out, std::string* missing);

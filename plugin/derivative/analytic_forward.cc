@@ -114,7 +114,7 @@ bool AnalyticBackend::VjpAfterForward(const mjModel* m, mjData* d, ConstVectorRe
   std::swap(out->coverage, report_.coverage);
   out->status = StepStatus::kOk;
   behind.Leave();
-  StartPull(m, false, out);
+  StartPull(m, false, false, out);
   out->theta.resize(0);
   return PullPoint(m, d, lambda, out, &forward_missing_) && out->status == StepStatus::kOk;
 }

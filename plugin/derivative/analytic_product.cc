@@ -80,18 +80,18 @@ bool AnalyticBackend::Vjp(const mjModel* m, mjData* d, const StepCovectors& cove
   pulls_sensors_ = pulls_axes_ = false;
   if (!ready) return false;
   if (out->status != StepStatus::kOk) return true;
-  StartPull(m, covectors.forces, out);
+  StartPull(m, covectors.forces, sensors, out);
   if (covectors.step() && !PullPoint(m, d, covectors.next, out, missing)) return false;
   if (!sensors || out->status != StepStatus::kOk) return true;
   if (axes) tree_.SumInertias(m);
   return PullSensors(m, d, covectors.sensors, out, missing);
 }
 
-void AnalyticBackend::StartPull(const mjModel* m, bool forces, StepVjp* out) {
+void AnalyticBackend::StartPull(const mjModel* m, bool forces, bool sensors, StepVjp* out) {
   const int ndx = static_cast<int>(2 * m->nv + m->na);
   out->qfrc.setZero(forces ? m->nv : 0);
   out->xfrc.setZero(forces ? 6 * m->nbody : 0);
-  out->sensors.resize(0);
+  out->sensors.setZero(sensors ? ndx : 0);
   out->delayed.resize(0);
   out->x.setZero(ndx);
   out->u.setZero(m->nu);

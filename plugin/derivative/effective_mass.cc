@@ -94,6 +94,17 @@ void EffectiveMass::AddJointDamping(const mjModel* m, const mjData* d) {
   }
 }
 
+// memory of one before is kept
+EffectiveMass::Damper& EffectiveMass::NextDamper() {
+  if (dampers_ == damper_.size()) damper_.emplace_back();
+  Damper next;
+  Damper& damper = damper_[dampers_++];
+  next.dof.swap(damper.dof);
+  next.J.swap(damper.J);
+  damper = std::move(next);
+  return damper;
+}
+
 void EffectiveMass::AddTendonDampers(const mjModel* m, const mjData* d) {
   const double h = m->opt.timestep;
   for (int t = 0; t < m->ntendon && Damps(m); t++) {
@@ -102,13 +113,12 @@ void EffectiveMass::AddTendonDampers(const mjModel* m, const mjData* d) {
     const int adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
     AddDamping(m, m->ten_J_colind + adr, d->ten_J + adr, n, h * damping.Slope(d->ten_velocity[t]));
     if (IsFixedTendon(m, t) && damping.SlopeSlope(d->ten_velocity[t]) == 0) continue;
-    Damper damper;
+    Damper& damper = NextDamper();
     damper.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
     damper.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
     damper.B = PLANT("integrator: damping of tendons", h * damping.Slope(d->ten_velocity[t]));
     damper.velocity = PLANT("integrator: slope of tendon damping", h * damping.SlopeSlope(d->ten_velocity[t]));
     if (!IsFixedTendon(m, t)) damper.moment = &(*tendons_)[t];
-    damper_.push_back(damper);
   }
 }
 
@@ -122,7 +132,7 @@ void EffectiveMass::AddActuatorDampers(const mjModel* m, const mjData* d, const 
     AddDamping(m, d->moment_colind + adr, d->actuator_moment + adr, n, h * s.damping);
     const bool moves = s.damping_length != 0 || s.damping_velocity != 0 || s.damping_act != 0 || s.damping_ctrl != 0;
     if (!moves && !actuation.moment(out).moment) continue;
-    Damper damper;
+    Damper& damper = NextDamper();
     damper.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
     damper.J = Eigen::Map<const Eigen::VectorXd>(d->actuator_moment + adr, n);
     damper.B = PLANT("integrator: damping of actuators", h * s.damping);
@@ -134,7 +144,6 @@ void EffectiveMass::AddActuatorDampers(const mjModel* m, const mjData* d, const 
     damper.ctrl_index = s.ctrl_index;
     damper.moment = actuation.moment(out).moment;
     damper.scale = actuation.moment(out).scale;
-    damper_.push_back(damper);
   }
 }
 
@@ -142,7 +151,7 @@ void EffectiveMass::AddServoDampers(const mjModel* m, const Actuation& actuation
   const double h = m->opt.timestep;
   for (const ServoSlope& servo : actuation.servos()) {
     for (int k = 0; k < servo.outputs && servo.damping != 0; k++) {
-      Damper damper;
+      Damper& damper = NextDamper();
       const int out = m->actuator_outadr[servo.actuator] + k;
       damper.moment = actuation.moment(out).moment;
       damper.scale = actuation.moment(out).scale;
@@ -152,7 +161,6 @@ void EffectiveMass::AddServoDampers(const mjModel* m, const Actuation& actuation
       damper.act = h * servo.damping_slope;
       damper.act_index = servo.damping_state;
       AddDamping(m, damper.dof.data(), damper.J.data(), damper.moment->size(), damper.B);
-      damper_.push_back(damper);
     }
   }
 }
@@ -165,7 +173,7 @@ bool EffectiveMass::Compute(const mjModel* m, const mjData* d, const TendonMomen
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
   std::fill(slope_.begin(), slope_.end(), 0.0);
   entries_.clear();
-  damper_.clear();
+  dampers_ = 0;
 
   // M' − M
   AddJointDamping(m, d);
@@ -227,16 +235,16 @@ bool EffectiveMass::Factor(const mjModel* m, const mjData* d) {
       bias_(j, i) += fluid_->Entry(m, d, j, i);
     }
   }
-  Eigen::MatrixXd whole = bias_;
+  whole_ = bias_;
   for (int i = 0; i < m->nv; i++) {
-    whole(i, i) += solver_.diagonal(i);
+    whole_(i, i) += solver_.diagonal(i);
     for (int k = 0; k < solver_.row_size(i); k++) {
       const int j = solver_.row_columns(i)[k];
-      whole(i, j) += solver_.row(i)[k];
-      whole(j, i) += solver_.row(i)[k];
+      whole_(i, j) += solver_.row(i)[k];
+      whole_(j, i) += solver_.row(i)[k];
     }
   }
-  lu_.Factor(whole);
+  lu_.Factor(whole_);
   return true;
 }
 
@@ -278,19 +286,26 @@ void EffectiveMass::AddDamperColumns(const mjModel* m, const Damper& damper, Col
   const int nv = static_cast<int>(m->nv), ndx = 2 * nv + static_cast<int>(m->na);
   const Moment* moment = damper.moment;
   const std::vector<int>& dof = moment ? moment->dof : damper.dof;
-  const Eigen::VectorXd J = moment ? Eigen::VectorXd(damper.scale * moment->J) : damper.J;
-  const Eigen::VectorXd length = moment ? Eigen::VectorXd(damper.scale * moment->length) : damper.J;
   const int n = static_cast<int>(dof.size());
+  if (column_.rows() != nv) column_.resize(nv, 4);
+  auto J = column_.col(0).head(n), length = column_.col(1).head(n), dP = column_.col(2).head(n),
+       by_q = column_.col(3).head(n);
+  if (moment) {
+    J = damper.scale * moment->J;
+    length = damper.scale * moment->length;
+  } else {
+    J = length = damper.J;
+  }
   for (int i = 0; i < n; i++) {
     double P = 0;
-    Eigen::VectorXd dP = Eigen::VectorXd::Zero(n);
+    dP.setZero();
     for (int k = 0; k < n; k++) {
       if (!KeepsDamping(m, dof[i], dof[k])) continue;
       P += J[k] * applied_[dof[k]];
       if (moment)
         dP += PLANT("integrator: turning moment", damper.scale * applied_[dof[k]] * moment->G.row(k).transpose());
     }
-    Eigen::VectorXd by_q = J[i] * (PLANT("integrator: damping by length", damper.length * P * length) + damper.B * dP);
+    by_q = J[i] * (PLANT("integrator: damping by length", damper.length * P * length) + damper.B * dP);
     if (moment) {
       by_q += PLANT("integrator: turning arm", damper.B * P * damper.scale * moment->G.row(i).transpose());
       by_q +=
@@ -342,7 +357,7 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
   for (int i = 0; i < nv; i++) {
     if (slope_[i] != 0) (*E)(i, nv + i) -= slope_[i] * applied_[i];
   }
-  for (const Damper& damper : damper_) AddDamperColumns(m, damper, E);
+  for (std::size_t i = 0; i < dampers_; i++) AddDamperColumns(m, damper_[i], E);
   for (const FreeBlock& free : free_) free.body.AddColumns(m, d, applied_.data(), E);
   if (coriolis_) coriolis_->AddColumns(m, d, applied_, E);
   if (fluid_present_) fluid_->AddColumns(m, d, applied_, E);
@@ -351,7 +366,7 @@ void EffectiveMass::AddColumns(const mjModel* m, const mjData* d, Columns* E) co
 
 bool EffectiveMass::MovesWithOthers() const {
   const bool polynomial = std::any_of(slope_.begin(), slope_.end(), [](double slope) { return slope != 0; });
-  return polynomial || !damper_.empty() || !free_.empty() || coriolis_ || fluid_present_;
+  return polynomial || dampers_ > 0 || !free_.empty() || coriolis_ || fluid_present_;
 }
 
 double* EffectiveMass::Change(const double* x, double* e, bool half) const {

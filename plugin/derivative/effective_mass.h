@@ -89,6 +89,7 @@ class EffectiveMass {
     double length = 0, velocity = 0, act = 0, ctrl = 0;  // slopes of B
     int act_index = -1, ctrl_index = -1;
   };
+  Damper& NextDamper();
   void AddDamping(const mjModel* model, const int* dof, const mjtNum* J, int n, double B);
   void AddDamperColumns(const mjModel* model, const Damper& damper, Columns* E) const;
   void AddJointDamping(const mjModel* model, const mjData* data);
@@ -116,7 +117,10 @@ class EffectiveMass {
   std::unique_ptr<CoriolisDamping> coriolis_;  // implicit alone: M' is not symmetric
   Eigen::MatrixXd bias_;                       // its part of M' − M
   DenseLu lu_;                                 // of the whole M'
-  std::vector<Damper> damper_;                 // those whose part of M' moves
+  Eigen::MatrixXd whole_;                      // M'
+  std::vector<Damper> damper_;                 // those whose part of M' moves, and memory behind …
+  std::size_t dampers_ = 0;                    // … so many
+  mutable Eigen::MatrixXd column_;             // memory of AddDamperColumns
   mutable std::vector<double> right_side_;
   mutable BlockedMatrix zero_;  // one block, where E has none
   Eigen::VectorXd applied_, difference_;

@@ -18,14 +18,23 @@ void DenseLu::Factor(const Eigen::MatrixXd& A) { lu_.compute(A); }
 
 void DenseLu::Solve(double* x, bool transposed) const {
   Eigen::Map<Eigen::VectorXd> all(x, lu_.rows());
-  if (transposed) all = lu_.transpose().solve(all).eval();
-  else all = lu_.solve(all).eval();
+  if (!transposed) {
+    solved_ = lu_.solve(all);
+    all = solved_;
+    return;
+  }
+  // A = Pᵀ L U, and nothing is copied
+  solved_ = all;
+  lu_.matrixLU().triangularView<Eigen::Upper>().transpose().solveInPlace(solved_);
+  lu_.matrixLU().triangularView<Eigen::UnitLower>().transpose().solveInPlace(solved_);
+  all = lu_.permutationP().transpose() * solved_;
 }
 
 void DenseLu::SolveRows(double* x) const {
   constexpr int kWidth = BlockedMatrix::kWidth;
   Eigen::Map<Eigen::Matrix<double, Eigen::Dynamic, kWidth, Eigen::RowMajor>> rows(x, lu_.rows(), kWidth);
-  rows = lu_.solve(rows).eval();
+  solved_rows_ = lu_.solve(rows);
+  rows = solved_rows_;
 }
 
 Eigen::MatrixXd DenseLu::SolveColumns(const Eigen::MatrixXd& X, bool transposed) const {

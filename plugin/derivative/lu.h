@@ -35,6 +35,8 @@ class DenseLu {
 
  private:
   Eigen::PartialPivLU<Eigen::MatrixXd> lu_;
+  mutable Eigen::VectorXd solved_;
+  mutable Eigen::Matrix<double, Eigen::Dynamic, BlockedMatrix::kWidth, Eigen::RowMajor> solved_rows_;
 };
 
 }  // namespace costate

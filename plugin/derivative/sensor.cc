@@ -260,13 +260,14 @@ void SensorDerivative::Pull(const SensorPoint& point, const double* covector, co
     }
     const Eigen::Map<const VectorXd> weight(weight_.data(), dim);
     if (weight.isZero(0)) continue;
-    scratch_.C.setZero(dim, ndx_);
+    if (scratch_.C.rows() < dim || scratch_.C.cols() != ndx_) scratch_.C.resize(dim, ndx_);
+    scratch_.C.topRows(dim).setZero();
     if (none || !Sensor(i)) {
       differenced_[i] = any_differenced_ = true;
       if (out.xfrc) PullAppliedWrenches(m, point.d, i, weight_.data(), out.xfrc);
       continue;
     }
-    direct.noalias() += scratch_.C.transpose() * weight;
+    direct.noalias() += scratch_.C.topRows(dim).transpose() * weight;
   }
   pull_ = nullptr;
 }

@@ -52,7 +52,7 @@ void JointMoment(const mjModel* m, const mjData* d, int i, Moment* moment) {
     moment->length = PLANT("transmission: ball", by_q.transpose() * axis);
     if (parent) moment->length += PLANT("transmission: ball in parent", Skew(axis).transpose() * turn);
   }
-  moment->rate = moment->Turn(d->qvel);
+  moment->FindRate(d->qvel);
 }
 
 // ∂(length) of a site in its reference site's frame: gear · (position; rotation), (T10)

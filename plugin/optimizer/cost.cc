@@ -97,11 +97,15 @@ QuadraticCost::QuadraticCost(const mjModel* model, VectorXd x_goal, MatrixXd Q, 
 }
 
 double QuadraticCost::Value(const KnotView& knot) const {
-  static thread_local VectorXd dx;
+  static thread_local VectorXd dx, slope;
   dx.resize(Q_.rows());
   Difference(model_, knot.x, x_goal_, dx);
-  if (knot.t == knot.N) return 0.5 * dx.dot(Qf_ * dx);
-  return knot.dt * 0.5 * (dx.dot(Q_ * dx) + knot.u.dot(R_ * knot.u));
+  const auto square = [](const MatrixXd& matrix, const auto& by) {
+    slope.noalias() = matrix * by;
+    return by.dot(slope);
+  };
+  if (knot.t == knot.N) return 0.5 * square(Qf_, dx);
+  return knot.dt * 0.5 * (square(Q_, dx) + square(R_, knot.u));
 }
 
 void QuadraticCost::Expand(const KnotView& knot, ConstMatrixRef, ConstMatrixRef, CostExpansion* out) const {

@@ -37,6 +37,8 @@ void ExpectNone(const mjModel* model, const mjData* data, bool sensors) {
   StepVjp vjp;
   const VectorXd lambda = VectorXd::Ones(2 * model->nv + model->na);
   EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, &vjp, true); }), 0);
+  const VectorXd sigma = VectorXd::Ones(model->nsensordata);
+  if (sensors) EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, sigma, &vjp); }), 0);
 
   // with what mj_forward has left, and without
   const DataPtr forward = MakeData(model);
@@ -69,6 +71,25 @@ INSTANTIATE_TEST_SUITE_P(Models, AllocationTest,
                          ::testing::Values("arm/arm.xml", "hopper/hopper.xml", "pendulum/pendulum.xml",
                                            "quadruped/quadruped.xml", "humanoid/humanoid.xml", "box_push/box_push.xml",
                                            "bouncing_ball/bouncing_ball.xml"));
+
+// dampers whose part of M' moves, the whole of an M' that is not symmetric, an actuator of a ball joint
+TEST(Allocation, IsNoneWhereDampingMoves) {
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><option integrator="implicit" density="10"/><worldbody><site name="w" pos="0 0 1"/>
+    <body><joint name="ball" type="ball" damping=".1"/><geom type="capsule" size=".03" fromto="0 0 0 .3 0 0"/>
+      <body pos=".3 0 0"><joint name="j" damping=".1 .2" axis="0 1 0"/><geom type="box" size=".1 .02 .02"/><site name="s"/></body>
+    </body></worldbody>
+    <tendon><spatial name="t" damping=".1 .3"><site site="w"/><site site="s"/></spatial></tendon>
+    <actuator><position joint="ball" gear="1 0 0" kp="2" kv=".3"/><position tendon="t" kp="3" kv=".4"/><damper joint="j" ctrlrange="0 1" kv="2"/></actuator>
+    </mujoco>)");
+  const DataPtr data = MakeData(model.get());
+  for (int i = 0; i < model->nv; i++) data->qvel[i] = 0.1 * (i + 1);
+  data->ctrl[2] = 0.5;
+  for (const int integrator : {mjINT_IMPLICIT, mjINT_IMPLICITFAST, mjINT_EULER}) {
+    model->opt.integrator = integrator;
+    ExpectNone(model.get(), data.get(), false);
+  }
+}
 
 // Balls on strings that knock against each other: contacts couple trees, now these, now those. Along a motion that was
 // seen before all memory is there.
