@@ -14,7 +14,8 @@ namespace {
 constexpr double kHardest = 1e9;
 constexpr double kMet = 1e-11;  // of J a and aref: rounding leaves less
 
-constexpr double kFirm = 1e8;  // the same of normals, which are not at odds with each other: both 1e-8
+constexpr double kFirm =
+    1e8;  // the same of normals without friction, which are not at odds with each other: 1e-8 and 1e-8
 
 // R of a pyramid's edges is 2 mu² times that of others: next to nothing where there is next to no friction
 constexpr double kLittleFriction = 1e-4;
