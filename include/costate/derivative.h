@@ -154,14 +154,14 @@ class Linearizer {
   /// mj_forward there anyway: what that has computed is not computed again. The numbers are those of Linearize to about
   /// 1e-9 of their size. Where an acceleration has not converged as far, Newton's method goes on from it; and the whole
   /// of Linearize is done, which takes mj_forward's time more, where level 1 does not have every term in closed form,
-  /// rows are too hard, (C22), substeps, parameters, smoothing, delays, sleep or a noslip pass are asked for, or `data`
-  /// is not what mj_forward leaves. That is seen after mj_step (unless nothing moves), and where these have changed
-  /// since: applied forces, positions of free joints and mocap bodies, positions and velocities of scalar joints
-  /// that actuators drive, velocities of each tree's first and last moving body, controls, activations, and the options
-  /// that make rows of constraints (jacobian, cone, what is disabled). It is not seen of other positions and velocities
-  /// alone, controls that act through activations, actuators with several inputs or at a tendon's limit, active
-  /// equalities, user data and other numbers of the model, impratio and timestep among them: as mj_jac, this then
-  /// answers for a mixture.
+  /// rows are too hard, (C22), (C25), substeps, parameters, smoothing, delays, sleep or a noslip pass are asked for, or
+  /// `data` is not what mj_forward leaves. That is seen after mj_step (unless nothing moves), and where these have
+  /// changed since: applied forces, positions of free joints and mocap bodies, positions and velocities of scalar
+  /// joints that actuators drive, velocities of each tree's first and last moving body, controls, activations, and the
+  /// options that make rows of constraints (jacobian, cone, what is disabled). It is not seen of other positions and
+  /// velocities alone, controls that act through activations, actuators with several inputs or at a tendon's limit,
+  /// active equalities, user data and other numbers of the model, impratio and timestep among them: as mj_jac, this
+  /// then answers for a mixture.
   ///
   /// @pre    mj_forward(model, data) has been called since state, control, context or model changed.
   /// @post   `data` is as before, bit for bit, but for the unused part of its arena and maxuse_stack. The context that

@@ -38,6 +38,7 @@ class NetworkPolicy : public Feedback {
   int KnotAt(double time) const;
 
   bool NeedsSensors() const override { return sensors_; }
+  std::vector<int> SensorsSeen() const;  ///< entries of FeedbackInput::s of which anything depends, in their order
   void Control(const FeedbackInput& in, VectorRef u) const override;
   void PullBack(const FeedbackInput& in, ConstVectorRef g_u, FeedbackGradient* out) const override;
 

@@ -148,7 +148,8 @@ bool AnalyticBackend::TermsFor(Products products, const mjModel* m, mjData* d, S
 bool AnalyticBackend::Soften(const mjModel* m, mjData* d, Products products, StepDerivative* out,
                              std::string* missing) {
   bool met = true;
-  const bool soften = !UsesNoslip(m) && SoftenHardest(m, d, constraint_.remainder(), &hardest_work_, &met);
+  const bool soften =
+      !UsesNoslip(m) && SoftenHardest(m, d, constraint_.remainder(), smoothing_ == 0, &hardest_work_, &met);
   hides_forces_ = !met;
   if (!soften) return true;
   smoothed_ = true;

@@ -221,8 +221,9 @@ void Certifier::Limits() {
     if (m_->jnt_type[j] == mjJNT_BALL) {
       Eigen::Vector3d turn;
       mju_quat2Vel(turn.data(), q, 1);
-      inside(name, {std::max(range[0], range[1]) - turn.norm() - margin}, "rad");
-      Turn(name, turn.norm());
+      const double reach = std::max(range[0], range[1]) - margin;
+      inside(name, {reach - turn.norm()}, "rad");
+      if (reach < mjPI) Turn(name, turn.norm());
     } else {
       inside(name, {*q - range[0] - margin, range[1] - *q - margin}, Unit(j));
     }
@@ -422,11 +423,12 @@ void Certifier::Tendons() {
   }
 }
 
-// (H4) of each flex the tension that is nearest to none
-// (K21) a rod that is straight between two elements has no plane that it bends in
+// (K21) a rod that is straight between two elements has no plane that it bends in, and damps what it bends with
 void Certifier::Rods() {
+  if ((m_->opt.disableflags & (mjDSBL_SPRING | mjDSBL_DAMPER)) || mju_isZero(d_->qvel, static_cast<int>(m_->nv)))
+    return;
   for (int f = 0; f < m_->nflex; f++) {
-    if (!HasTwist(m_, f) || (m_->opt.disableflags & mjDSBL_SPRING)) continue;
+    if (!HasTwist(m_, f) || m_->flex_damping[f] == 0) continue;
     const int* element = m_->flex_elem + m_->flex_elemdataadr[f];
     const auto vertex = [&](int i) -> Eigen::Vector3d {
       return Eigen::Map<const Eigen::Vector3d>(d_->flexvert_xpos + 3 * (m_->flex_vertadr[f] + i));
@@ -447,6 +449,7 @@ void Certifier::Rods() {
   }
 }
 
+// (H4) of each flex the tension that is nearest to none
 void Certifier::Flexes() {
   if (m_->nflex == 0) return;
   Rods();

@@ -14,6 +14,13 @@
 
 namespace costate {
 
+// affine gains and biases are p0 + p1 length + p2 velocity; all others but none are taken to
+static bool DependsOnLength(const mjModel* m, int i) {
+  const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
+  const bool gains = gain == mjGAIN_AFFINE ? m->actuator_gainprm[mjNGAIN * i + 1] != 0 : gain != mjGAIN_FIXED;
+  return gains || (bias == mjBIAS_AFFINE ? m->actuator_biasprm[mjNBIAS * i + 1] != 0 : bias != mjBIAS_NONE);
+}
+
 // a value against the edges of its range
 void Certifier::Clamp(const std::string& name, double value, const mjtNum* range, const char* unit) {
   const double edge = std::min(std::abs(value - range[0]), std::abs(range[1] - value));
@@ -188,7 +195,7 @@ void Certifier::Lengths() {
       if (left < mjMAXVAL) Turn(Name("error", mjOBJ_ACTUATOR, i), mjPI - left);
       continue;
     }
-    if (m_->actuator_gaintype[i] == mjGAIN_FIXED && m_->actuator_biastype[i] == mjBIAS_NONE) continue;
+    if (!DependsOnLength(m_, i)) continue;
     mjtNum turn[3];
     if (ActsOnJoint(m_, i) && m_->jnt_type[id[0]] == mjJNT_BALL) {
       mjtNum quat[4];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "derivative/equilibrium.h"
 #include "derivative/impedance.h"
@@ -16,6 +17,8 @@ constexpr double kMet = 1e-11;  // of J a and aref: rounding leaves less
 
 constexpr double kFirm =
     1e8;  // the same of normals without friction, which are not at odds with each other: 1e-8 and 1e-8
+
+constexpr double kYields = 1e-6;  // of J a and aref: such a contact may yield by so much then, H has lost 1e-5
 
 // R of a pyramid's edges is 2 mu² times that of others: next to nothing where there is next to no friction
 constexpr double kLittleFriction = 1e-4;
@@ -147,9 +150,23 @@ void ForHardEdges(const mjData* d, const std::vector<char>& left, F f) {
   }
 }
 
-// Do normals hold what they hold, or is there a motion that they all but leave free, as of a leg that is nearly straight?
-// How far that yields is a question of their D.
-bool AreFirm(const mjModel* m, const mjData* d, const std::vector<char>& left, std::vector<double>* work) {
+// Softer by `share`, does such a contact still keep what it asks for? Not where another pushes against it, and how both
+// give way is a question of their D.
+bool StaysMet(const mjModel* m, const mjData* d, int first, int end, double share) {
+  double force = 0, D = 0, size = std::abs(d->efc_aref[first]);
+  for (int i = first; i < end; i++) {
+    if (!Acts(d, i)) continue;
+    force += d->efc_force[i];
+    D += d->efc_D[i];
+  }
+  ForJacobianRow(m, d, first, [&](int j, double J) { size += std::abs(J * d->qacc[j]); });
+  return std::abs(force) <= kYields * share * D * size;
+}
+
+// What normals hold of the dofs. Nearly dependent: there is a motion that they all but leave free, as of a leg that is
+// nearly straight, and how far that yields is a question of their D.
+enum class Normals { kIndependent, kDependent, kNearlyDependent };
+Normals Dependence(const mjModel* m, const mjData* d, const std::vector<char>& left, std::vector<double>* work) {
   constexpr double kHeld = 1e-4, kFree = 1e-19;  // squares, of what a normal holds of a motion
   const int nv = static_cast<int>(m->nv);
   int normals = 0;
@@ -159,24 +176,38 @@ bool AreFirm(const mjModel* m, const mjData* d, const std::vector<char>& left, s
   ForHardEdges(d, left, [&](int first, int, double) {
     for (int i = first; i < first + 2; i++)
       ForJacobianRow(m, d, i, [&](int j, double J) { column[j] += J / std::sqrt(DofInertia(m, d, j)); });
+    mju_normalize(column, nv);
     column += nv;
   });
-  bool firm = true;
+  Normals found = normals > nv ? Normals::kDependent : Normals::kIndependent;
   Orthogonalize(nv, normals, work->data(), [&](double part) {
-    firm = part > kHeld || part < kFree;
-    return firm && part > kFree;
+    if (part <= kHeld) found = part < kFree ? Normals::kDependent : Normals::kNearlyDependent;
+    return part > kHeld;
   });
-  return firm;
+  return found;
 }
 
-// (C25) @return whether there are any
-bool SoftenEdges(const mjModel* m, mjData* d, const std::vector<char>& left, std::vector<double>* work) {
-  bool any = false;
-  ForHardEdges(d, left, [&](int, int, double) { any = true; });
-  if (!any || !AreFirm(m, d, left, work)) return false;
+// (C25) @param hides_forces  whether single forces are no longer the engine's.  @return whether there are any
+bool SoftenEdges(const mjModel* m, mjData* d, const std::vector<char>& left, std::vector<double>* work,
+                 bool* hides_forces) {
+  double least = std::numeric_limits<double>::infinity();
+  ForHardEdges(d, left, [&](int, int, double hardness) { least = std::min(least, hardness); });
+  if (std::isinf(least)) return false;
+  const Normals normals = Dependence(m, d, left, work);
+
+  // of contacts that share what they hold one share leaves them the ratio of their D, and so what each has of it
+  const bool together = normals == Normals::kDependent;
+  const auto share = [&](double hardness) { return kFirm / (together ? least : hardness); };
+  bool firm = normals != Normals::kNearlyDependent;
   ForHardEdges(d, left, [&](int first, int end, double hardness) {
-    for (int i = first; i < end; i++) d->efc_D[i] *= kFirm / hardness;
+    firm = firm && StaysMet(m, d, first, end, share(hardness));
   });
+  if (!firm) return false;
+  ForHardEdges(d, left, [&](int first, int end, double hardness) {
+    for (int i = first; i < end; i++) d->efc_D[i] *= share(hardness);
+    d->contact[d->efc_id[first]].H[0] = d->efc_D[first] * d->efc_R[first];  // NormalShare, which cones alone have else
+  });
+  *hides_forces = together;
   return true;
 }
 
@@ -199,13 +230,15 @@ bool MayHaveHardest(const mjData* d) {
 
 double NormalShare(const mjData* d, int row) {
   const double share = d->efc_D[row] * d->efc_R[row];
-  return share < 0.5 && HasLittleFriction(d, row) && !IsHardest(d, row) ? share : 1;
+  return share < 0.5 && HasLittleFriction(d, row) && d->contact[d->efc_id[row]].H[0] == share ? share : 1;
 }
 
-bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, std::vector<double>* work, bool* met) {
+bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, bool with_edges,
+                   std::vector<double>* work, bool* met) {
   *met = true;
   if (!MayHaveHardest(d)) return false;
-  const bool edges = SoftenEdges(m, d, left, work);
+  bool hides_forces = false;
+  const bool edges = with_edges && SoftenEdges(m, d, left, work, &hides_forces);
 
   // the hardest of each element and of all
   double hardest = 0;
@@ -220,7 +253,10 @@ bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, s
     hardest = std::max(hardest, hardness(first, end));
     for (int i = first; i < end; i++) *met = *met && (!Softens(d, first, i) || !Acts(d, i) || IsMet(m, d, i));
   });
-  if (hardest <= kHardest || !LeaveSomeFree(m, d, left, work)) return edges;
+  if (hardest <= kHardest || !LeaveSomeFree(m, d, left, work)) {
+    *met = *met && !hides_forces;
+    return edges;
+  }
 
   // rows that pull at each other keep the ratio of their D, which decides what they agree on
   ForHardest(d, left, [&](int first, int end) {
@@ -236,12 +272,13 @@ bool SoftenHardest(const mjModel* m, mjData* d, const std::vector<char>& left, s
     }
   });
   mj_mulJacTVec(m, d, d->qfrc_constraint, d->efc_force);
+  *met = *met && !hides_forces;
   return true;
 }
 
 bool HasSoftened(const mjData* d) {
   for (int i = 0; i < d->nefc; i++) {
-    if (d->efc_D[i] * d->efc_R[i] < 0.5) return true;
+    if (IsHardest(d, i) ? d->efc_D[i] * d->efc_R[i] < 0.5 : NormalShare(d, i) < 1) return true;
   }
   return false;
 }

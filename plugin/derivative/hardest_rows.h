@@ -1,4 +1,5 @@
-// Rows that the engine holds at its least R, softer in derivatives so that H keeps its digits. (C22) of README.md.
+// Rows that are too hard for H, at the engine's least R or without friction, softer in derivatives so that H keeps its
+// digits. (C22), (C25) of README.md.
 #ifndef COSTATE_DERIVATIVE_HARDEST_ROWS_H_
 #define COSTATE_DERIVATIVE_HARDEST_ROWS_H_
 
@@ -27,13 +28,14 @@ void SoftenNormal(double share, Matrix* H) {
 }
 
 /// Makes efc_D of rows that act and are harder than (C22) smaller, with it their forces and the cone Hessians of such
-/// contacts. Rows that are `left` to differences keep theirs.
+/// contacts; and with `with_edges` that of contacts next to without friction, (C25), whose forces stay. Rows that are
+/// `left` to differences keep theirs.
 /// @pre `data` is at the solution.  @post  if true, only a mj_forward makes it whole again.
 /// @param work  memory that the caller keeps between calls.
 /// @param met  false if one of them cannot keep what it asks for: its force goes as D and is no longer the engine's.
 /// @return false if there is none.
-bool SoftenHardest(const mjModel* model, mjData* data, const std::vector<char>& left, std::vector<double>* work,
-                   bool* met);
+bool SoftenHardest(const mjModel* model, mjData* data, const std::vector<char>& left, bool with_edges,
+                   std::vector<double>* work, bool* met);
 
 /// Has `data` rows that SoftenHardest has made softer?
 bool HasSoftened(const mjData* data);

@@ -28,9 +28,11 @@ class HeldControl {
   HeldControl(const mjModel* m, mjData* d, int instance)
       : m_(m), d_(d), state_(d->plugin_state + m->plugin_stateadr[instance]) {}
 
+  /// Binary models of older releases have no room for the controls before.
+  static bool HasBefore(const mjModel* m, int instance) { return m->plugin_statenum[instance] >= Size(m); }
   static int Size(const mjModel* m) { return kControls + 2 * static_cast<int>(m->nu); }
-  static void Reset(const mjModel* m, mjtNum* state) {
-    mju_zero(state, Size(m));
+  static void Reset(const mjModel* m, mjtNum* state, int instance) {
+    mju_zero(state, m->plugin_statenum[instance]);
     state[kMadeAt] = state[kStepBegan] = -mjMAXVAL;
   }
 
@@ -52,6 +54,7 @@ class HeldControl {
 
   /// Those of the interval before, 0 at first: to be called before others are made, once more where they are made anew
   /// for the same instant.
+  /// @pre  HasBefore
   const mjtNum* KeepBefore() {
     mjtNum* before = state_ + kControls + m_->nu;
     if (d_->time != made_at()) mju_copy(before, u(), static_cast<int>(m_->nu));
@@ -91,8 +94,8 @@ template <typename T, int count>
 mjpPlugin MakeControlPlugin(const char* name, const char* const (&attributes)[count], int more_capabilities = 0) {
   mjpPlugin plugin = MakePlugin<T>(name, attributes, mjPLUGIN_PASSIVE | more_capabilities);
   plugin.nstate = [](const mjModel* m, int) { return HeldControl::Size(m); };
-  plugin.reset = [](const mjModel* m, mjtNum* state, void* data, int) {
-    HeldControl::Reset(m, state);
+  plugin.reset = [](const mjModel* m, mjtNum* state, void* data, int instance) {
+    HeldControl::Reset(m, state, instance);
     if (data) static_cast<T*>(data)->Reset(m);
   };
   plugin.advance = [](const mjModel* m, mjData* d, int instance) {

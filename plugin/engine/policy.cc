@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <vector>
 
 #include "core/actuator_range.h"
 #include "core/engine_guard.h"
@@ -47,9 +48,10 @@ class PolicyPlugin {
   bool start_;
   VectorXd dx_, start_context_;
 
-  // of a law that sees sensors: what mj_forward shows
+  // of a law that sees sensors: what mj_forward shows, and its entries in the run's model and here
   std::unique_ptr<PrivateModel> model_;
   DataPtr look_;
+  std::vector<int> seen_, seen_here_;
 };
 
 PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d), instance_(instance) {
@@ -74,12 +76,7 @@ PolicyPlugin::PolicyPlugin(const mjModel* m, mjData* d, int instance) : data_(d)
     attributes.Fail("feedback", "it is on, but run '" + run_->folder + "' has no gains (policy.csv): set it to off" +
                                     (run_->law ? " or, for the law that was trained, to law" : ""));
   }
-  if (feedback_ == PolicyFeedback::kLaw) {
-    if (!run_->law)
-      attributes.Fail("feedback", fmt::format("it is law, but run '{}' has no {}, which costate train writes",
-                                              run_->folder, kLawFile));
-    PrepareLaw(m, attributes);
-  }
+  if (feedback_ == PolicyFeedback::kLaw) PrepareLaw(m, attributes);
   CheckWritesControls(m, attributes, instance);
   if (const std::string step = run_->Mismatch(m); !step.empty())
     WarnOnce(attributes.owner() + ": '" + run_->folder + "' was made with another model: " + step);
@@ -100,38 +97,50 @@ void PolicyPlugin::Reset(const mjModel* m) {
 }
 
 void PolicyPlugin::PrepareLaw(const mjModel* m, const Attributes& attributes) {
-  if (!run_->law->NeedsSensors()) return;
-  const std::vector<std::string> run = SensorNames(run_->record.model.get()), here = SensorNames(m);
-  const auto [at, other] = std::ranges::mismatch(run, here);
-  if (at != run.end() || other != here.end()) {
-    attributes.Fail(
-        "run", fmt::format("the law sees sensors, and entry {} of sensordata is {} in the run's model, {} here",
-                           at - run.begin(), at == run.end() ? "none" : *at, other == here.end() ? "none" : *other));
+  if (!run_->law) {
+    attributes.Fail("feedback", fmt::format("it is law, but run '{}' has no {}, which costate train writes",
+                                            run_->folder, kLawFile));
   }
+  std::string mismatch;
+  seen_here_ = run_->LawSensors(m, &mismatch);
+  if (!mismatch.empty()) attributes.Fail("run", mismatch);
+  if (!run_->law->NeedsSensors()) return;
+  if (!HeldControl::HasBefore(m, instance_)) {
+    attributes.Fail("feedback",
+                    fmt::format("the law sees sensors under the controls before, for which this binary model has {} "
+                                "entries of plugin state, expected {}: save it again",
+                                m->plugin_statenum[instance_], HeldControl::Size(m)));
+  }
+  seen_ = run_->law->SensorsSeen();
   model_ = std::make_unique<PrivateModel>(m, m->plugin[instance_]);
   look_ = MakeData(model_->get());
 }
 
-// @param before  controls of the interval before, under which sensors are seen
+// @param before  controls of the interval before, under which sensors are seen; null where the law sees none
 void PolicyPlugin::Law(const mjModel* m, const mjData* d, int t, const mjtNum* before, mjtNum* u) {
-  const VectorXd x = GetState(m, d);
-  VectorXd s;
-  EngineGuard guard;
+  std::string why;
   try {
-    if (look_) {
+    EngineGuard guard;
+    const VectorXd x = GetState(m, d);
+    VectorXd s;
+    if (before) {
       RefusePythonCallbacks();
       model_->Refresh(m);
       EngineGuard stack(look_.get());
       mj_copyState(m, d, look_.get(), mjSTATE_INTEGRATION);
       mju_copy(look_->ctrl, before, static_cast<int>(m->nu));
       mj_forward(model_->get(), look_.get());
-      s = Eigen::Map<const VectorXd>(look_->sensordata, m->nsensordata);
+      s.setZero(run_->record.model->nsensordata);
+      for (std::size_t i = 0; i < seen_.size(); i++) s[seen_[i]] = look_->sensordata[seen_here_[i]];
     }
     run_->law->Control({t, d->time - offset_, x, s}, Eigen::Map<VectorXd>(u, m->nu));
-  } catch (const std::exception&) {
-    mju_fill(u, kNan, static_cast<int>(m->nu));  // the engine warns of it
+    guard.TakeWarnings();
+  } catch (const std::exception& error) {
+    why = error.what();
   }
-  guard.TakeWarnings();
+  if (why.empty()) return;
+  mju_fill(u, kNan, static_cast<int>(m->nu));  // the engine warns of it
+  WarnOnce("costate.policy: the law gives no control: " + why);
 }
 
 void PolicyPlugin::Policy(const mjModel* m, const mjData* d, double interval, const mjtNum* before, mjtNum* u) {
@@ -163,7 +172,7 @@ void PolicyPlugin::Control(const mjModel* m, mjData* d) {
     const double time = d->time, made = control.made_at(), interval = IntervalAt(time);
     const bool held = time > made && time - made < run_->knot_time && IntervalAt(made) == interval;
     if (!held) {
-      Policy(m, d, interval, control.KeepBefore(), control.u());
+      Policy(m, d, interval, look_ ? control.KeepBefore() : nullptr, control.u());
       control.SetMade();
     }
   }

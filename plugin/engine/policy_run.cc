@@ -56,12 +56,31 @@ KeptByModel<KeptRun>& KeptRuns() {
   return *runs;
 }
 
+// of an entry of sensordata
+std::string WhatIsSensed(const mjModel* m, int entry) {
+  int i = 0;
+  while (entry >= m->sensor_adr[i] + m->sensor_dim[i]) i++;
+  std::string what = fmt::format("type {}", m->sensor_type[i]);
+  const auto of = [&](const char* word, int type, int id) {
+    if (type != mjOBJ_UNKNOWN && id >= 0) what += fmt::format(" {} {}", word, ElementName(m, type, id));
+  };
+  of("of", m->sensor_objtype[i], m->sensor_objid[i]);
+  of("relative to", m->sensor_reftype[i], m->sensor_refid[i]);
+  return what;
+}
+
+bool LawFits(const PolicyRun& run, const mjModel* m) {
+  std::string mismatch;
+  run.LawSensors(m, &mismatch);
+  return mismatch.empty();
+}
+
 // what its folder holds by now, where that can be played in its place
 void TakeWhatIsNew(const mjModel* m, KeptRun* kept) {
   try {
     std::shared_ptr<const PolicyRun> run = ReadPolicyRun(kept->folder);
     if (run->Mismatch(m).empty() && run->has_gains() == kept->run->has_gains() &&
-        run->law.has_value() == kept->run->law.has_value())
+        run->law.has_value() == kept->run->law.has_value() && (LawFits(*run, m) || !LawFits(*kept->run, m)))
       kept->run = std::move(run);
   } catch (const std::exception&) {
     // gone, or not all written yet
@@ -105,6 +124,29 @@ std::string PolicyRun::Mismatch(const mjModel* m) const {
   if (mismatch.empty() && run != here)
     mismatch = fmt::format("timestep is {} s in the run's model, {} s here", run, here);
   return mismatch;
+}
+
+std::vector<int> PolicyRun::LawSensors(const mjModel* m, std::string* mismatch) const {
+  mismatch->clear();
+  std::vector<int> addresses;
+  if (!law) return addresses;
+  const mjModel* r = record.model.get();
+  const std::vector<std::string> run = SensorNames(r), here = SensorNames(m);
+  for (const int entry : law->SensorsSeen()) {
+    const std::string& name = run[static_cast<std::size_t>(entry)];
+    const auto at = std::ranges::find(here, name);
+    const int address = static_cast<int>(at - here.begin());
+    if (at == here.end()) {
+      *mismatch =
+          fmt::format("the law sees {}, entry {} of sensordata in the run's model, which is not among the {} here",
+                      name, entry, m->nsensordata);
+    } else if (const std::string was = WhatIsSensed(r, entry), is = WhatIsSensed(m, address); was != is) {
+      *mismatch = fmt::format("the law sees {}, which is {} in the run's model, {} here", name, was, is);
+    }
+    if (!mismatch->empty()) break;
+    addresses.push_back(address);
+  }
+  return addresses;
 }
 
 std::shared_ptr<const PolicyRun> ReadPolicyRun(const std::string& path) {

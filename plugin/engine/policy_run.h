@@ -44,6 +44,10 @@ struct PolicyRun {
   std::string StructureMismatch(const mjModel* model) const {
     return costate::StructureMismatch(record.model.get(), model);
   }
+
+  /// Where a model has what the law sees of sensordata, entry by entry of law->SensorsSeen(): other sensors may be there.
+  /// @param mismatch  the first that it has not, with both values, else "".
+  std::vector<int> LawSensors(const mjModel* model, std::string* mismatch) const;
 };
 
 /// The run in a folder, or of its record.json; read again only when a file of it has changed since.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
@@ -159,6 +160,14 @@ void NetworkPolicy::CheckInput(const FeedbackInput& in) const {
   CheckSize(model_, "x", in.x.size(), "nx", dims.nx);
   if (sensors_) CheckSize(model_, "s, what a law that sees sensors is shown,", in.s.size(), "nsensordata", dims.ns);
   if (in.t < 0) throw Error(ErrorCode::kInvalidArgument, fmt::format("the knot is {}, expected 0 or more", in.t));
+}
+
+std::vector<int> NetworkPolicy::SensorsSeen() const {
+  std::set<int> seen;
+  for (const Observation& o : observe_) {
+    if (o.kind == Observation::Kind::kSensor) seen.insert(o.index);
+  }
+  return {seen.begin(), seen.end()};
 }
 
 VectorXd NetworkPolicy::Observe(const FeedbackInput& in) const {

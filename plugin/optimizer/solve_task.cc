@@ -93,12 +93,14 @@ void TryShooting(const TaskCall& call, const Problem& problem, const Guess& gues
   SolveResult other;
   try {
     other = Solve(problem, guess, options, CountOn(&records, call.callbacks.iteration), constrained);
-  } catch (const Error&) {  // what shooting has no part in
+  } catch (const Error& error) {  // what shooting has no part in
+    if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kInvalidArgument) throw;
     return;
   }
   const bool keeps = other.status != SolveStatus::kDiverged && other.violation <= constrained.tolerance;
   if (!keeps) {
     result->iterations = std::move(records);
+    if (other.status == SolveStatus::kInterrupted) result->status = other.status;
     return;
   }
   other.message += fmt::format("; by multiple shooting, after the task's solver had missed the constraints by {:.2g}",

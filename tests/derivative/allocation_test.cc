@@ -38,7 +38,9 @@ void ExpectNone(const mjModel* model, const mjData* data, bool sensors) {
   const VectorXd lambda = VectorXd::Ones(2 * model->nv + model->na);
   EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, &vjp, true); }), 0);
   const VectorXd sigma = VectorXd::Ones(model->nsensordata);
-  if (sensors) EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, sigma, &vjp); }), 0);
+  if (sensors) {
+    EXPECT_EQ(AllocationsOf([&] { linearizer.Vjp(x, u, lambda, sigma, &vjp); }), 0);
+  }
 
   // with what mj_forward has left, and without
   const DataPtr forward = MakeData(model);

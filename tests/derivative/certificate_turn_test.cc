@@ -130,6 +130,29 @@ TEST_F(CertificateTurnTest, ARodThatIsStraightIsOnASwitch) {
   ASSERT_NE(found, nullptr);
   EXPECT_NEAR(found->distance, std::atan2(0.01, 0.07), 1e-9);
   EXPECT_EQ(certificate.label, Smoothness::kSmooth);
+
+  // straight again: at rest, or without damping, it is on none
+  d->qpos[3 * 3 + 1] = d->qpos[2] = 0;
+  EXPECT_EQ(Certify(m.get(), d.get()).label, Smoothness::kModeCrossing);
+  m->flex_damping[0] = 0;
+  EXPECT_EQ(Find(Certify(m.get(), d.get()), "bend of rod", "straight"), nullptr);
+  m->flex_damping[0] = 0.05;
+  mju_zero(d->qvel, static_cast<int>(m->nv));
+  EXPECT_EQ(Find(Certify(m.get(), d.get()), "bend of rod", "straight"), nullptr);
+}
+
+// (K20) What does not read how far a ball has turned has no half turn: dampers, and limits that end past it
+TEST_F(CertificateTurnTest, WhatReadsNoTurnHasNoHalfTurn) {
+  const ModelPtr m = LoadModelFromString(
+      "<mujoco><worldbody><body><joint name='j' type='ball' limited='true' range='0 190'/><geom size='.1' "
+      "pos='0 0 .1'/></body></worldbody><actuator><velocity joint='j' kv='2' gear='1 2 3'/><damper joint='j' kv='2' "
+      "ctrlrange='0 1' gear='1 2 3'/></actuator></mujoco>");
+  const DataPtr d = MakeData(m.get());
+  d->qpos[0] = 0;
+  d->qpos[1] = 1;
+  d->ctrl[1] = 0.5;
+  for (int i = 0; i < 3; i++) d->qvel[i] = 0.1 * i;
+  for (const Switch& s : Certify(m.get(), d.get()).switches) EXPECT_NE(s.next, "half a turn") << s.name;
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST_F(HardestRows, ThatKeepWhatTheyAskForAreSoftenedEachToTheSameHardness) {
   const VectorXd D = Rows(data_->efc_D);
   EXPECT_NEAR(Hardest(3), 4 * Hardest(0), 1e-6 * Hardest(3));
   EXPECT_FALSE(HasSoftened(data_.get()));
-  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, &work_, &met_));
+  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, true, &work_, &met_));
   EXPECT_TRUE(met_);
   EXPECT_TRUE(HasSoftened(data_.get()));
   for (const int first : {0, 3}) EXPECT_NEAR(Hardest(first), kSharedHardness, 1e-6 * kSharedHardness);
@@ -89,7 +89,7 @@ TEST_F(HardestRows, OneOfWhichCannotKeepItAreSoftenedByOneShare) {
   ASSERT_EQ(data_->efc_state[6], mjCNSTRSTATE_CONE);
   const VectorXd D = Rows(data_->efc_D), force = Rows(data_->efc_force), H = Cone();
   ASSERT_GT(force.tail(3).norm(), 1);
-  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, &work_, &met_));
+  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, true, &work_, &met_));
   EXPECT_FALSE(met_);
   const double share = data_->efc_D[0] / D[0];
   EXPECT_LT(share, 1e-3);
@@ -104,7 +104,7 @@ TEST_F(HardestRows, OneOfWhichCannotKeepItAreSoftenedByOneShare) {
 
 TEST_F(HardestRows, GetTheForcesThatBalanceBack) {
   Forward(2);
-  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, &work_, &met_));
+  ASSERT_TRUE(SoftenHardest(model_.get(), data_.get(), left_, true, &work_, &met_));
   const VectorXd force = Rows(data_->efc_force), step = VectorXd::LinSpaced(model_->nv, -1, 2);
   VectorXd y(data_->nefc);
   mj_mulJacVec(model_.get(), data_.get(), y.data(), step.data());
@@ -135,6 +135,35 @@ TEST(SlipperyEdges, LeaveAllOtherDigits) {
       ASSERT_EQ(d->ncon, 1);
       const StepDerivative derivative = Linearize(m.get(), d.get(), {.level = Level::kAnalytic});
       support::ExpectReference(m.get(), d.get(), derivative);
+    }
+  }
+}
+
+// (C25) Walls without friction that push at each other through a ball, equal ones, unequal ones and one with friction,
+// some grams beside a heavy one, and such a ball on the floor: how far each gives way is a question of their D
+TEST(SlipperyEdges, ThatPushAgainstEachOtherAgreeWithTheStep) {
+  const char* kWalls[] = {
+      "<geom type='box' size='.1 1 1' pos='-.1999 0 1'/><geom type='box' size='.1 1 1' pos='.1999 0 1'/>",
+      "<geom type='box' size='.1 1 1' pos='-.1999 0 1'/><geom type='box' size='.1 1 1' pos='.1997 0 1'/>",
+      "<geom type='box' size='.1 1 1' pos='-.1999 0 1'/><geom type='box' size='.1 1 1' pos='.1998 0 1' "
+      "friction='.01'/>",
+      "<geom type='plane' size='1 1 1' pos='0 0 .9001'/>"};
+  for (const char* walls : kWalls) {
+    for (const char* mass : {"4", ".001"}) {
+      SCOPED_TRACE(std::string(walls) + mass);
+      const ModelPtr m = LoadModelFromString(
+          std::string("<mujoco><option timestep='.002'/><default><geom friction='0'/></default><worldbody>") + walls +
+          "<body pos='0 0 1'><joint type='slide' axis='1 0 0'/><joint type='slide' axis='0 0 1'/><geom size='.1' "
+          "mass='" +
+          mass + "'/></body><body pos='0 1 3'><joint type='slide' axis='0 0 1'/><geom size='.1' mass='100'/></body>" +
+          "</worldbody></mujoco>");
+      const DataPtr d = MakeData(m.get());
+      d->qvel[0] = .01;
+      mj_forward(m.get(), d.get());
+      ASSERT_GE(d->ncon, 1);
+      const StepDerivative derivative = Linearize(m.get(), d.get(), {.level = Level::kAnalytic});
+      const StepDerivative step = Linearize(m.get(), d.get(), {.level = Level::kStep});
+      EXPECT_TRUE(support::MatricesNearRelative(derivative.A, step.A, 2e-6));
     }
   }
 }

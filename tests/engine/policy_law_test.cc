@@ -17,7 +17,7 @@ namespace {
 using support::BitwiseEqual;
 
 // a pole on a cart, which feels its own acceleration
-constexpr char kCart[] = R"(<mujoco model="cart">
+const std::string kCart = R"(<mujoco model="cart">
   <option timestep="0.005" integrator="INTEGRATOR"/>EXTENSION
   <worldbody><body name="cart"><joint name="x" type="slide" axis="1 0 0" damping=".1"/><geom size=".1" mass="1"/>
     <body name="pole"><joint name="hinge" axis="0 1 0" damping=".01"/><geom type="capsule" size=".02" fromto="0 0 0 0 0 .5" mass=".2"/>
@@ -54,7 +54,7 @@ class PolicyLaw : public support::EngineTest {
   }
 
   std::string Scene(const std::string& config = "") const {
-    std::string text = kCart;
+    std::string text = scene_;
     text.replace(text.find("INTEGRATOR"), 10, integrator_);
     const std::string extension = config.empty() ? ""
                                                  : "<extension><plugin plugin='costate.policy'><instance name='play'>" +
@@ -86,7 +86,7 @@ class PolicyLaw : public support::EngineTest {
   }
 
   support::TemporaryFolder folder_;
-  std::string integrator_ = "Euler";
+  std::string scene_ = kCart, integrator_ = "Euler";
   Record run_;
   std::unique_ptr<NetworkPolicy> law_;
 };
@@ -120,6 +120,39 @@ TEST_F(PolicyLaw, ActsAsInTheClosedLoopBitForBit) {
   }
 }
 
+TEST_F(PolicyLaw, FindsItsSensorsAmongOthers) {
+  Make("Euler", true);
+  std::string scene = Scene(Config("feedback", "law") + Config("start", "on"));
+  scene.replace(scene.find("<sensor>"), 8, "<sensor><jointpos joint='x'/>");
+  const ModelPtr m = LoadModelFromString(scene);
+  const DataPtr d = MakeData(m.get());
+  EXPECT_TRUE(BitwiseEqual(Play(m.get(), d.get(), false), run_.trajectory.X));
+}
+
+TEST_F(PolicyLaw, OfARunWrittenAnewIsPlayedWhereItFits) {
+  Make("Euler", true);
+  const ModelPtr m = LoadModelFromString(Scene(Config("feedback", "law") + Config("start", "on")));
+  const MatrixXd first = run_.trajectory.X;
+
+  // a law that sees another sensor, in the same folder: data made then are of the run that fits
+  scene_.replace(scene_.find("\"feels\""), 7, "'felt'");
+  Make("Euler", true);
+  const DataPtr d = MakeData(m.get());
+  EXPECT_TRUE(BitwiseEqual(Play(m.get(), d.get(), false), first));
+}
+
+TEST_F(PolicyLaw, IsNoneInBinaryModelsWithoutRoomForTheControlsBefore) {
+  Make("Euler", true);
+  const ModelPtr law = LoadModelFromString(Scene(Config("feedback", "law")));
+  const ModelPtr off = LoadModelFromString(Scene(Config("feedback", "off") + Config("start", "on")));
+  law->plugin_statenum[0]--;
+  off->plugin_statenum[0]--;
+  EXPECT_THROW(MakeData(law.get()), Error);
+  EXPECT_NE(TakeWarnings().at(0).find("4 entries of plugin state, expected 5"), std::string::npos);
+  const DataPtr d = MakeData(off.get());
+  EXPECT_TRUE(Play(off.get(), d.get(), false).allFinite());
+}
+
 TEST_F(PolicyLaw, SaysWhatIsMissing) {
   Make("Euler", true);
   const auto expect = [&](const std::string& error, const std::string& text) {
@@ -130,8 +163,12 @@ TEST_F(PolicyLaw, SaysWhatIsMissing) {
   expect(LoadErrorOf(Scene(Config("feedback", "law") + Config("end", "stop"))), "attribute end");
 
   std::string scene = Scene(Config("feedback", "law"));
-  scene.replace(scene.find("<sensor>"), 8, "<sensor><jointpos joint='x'/>");
-  expect(LoadErrorOf(scene), "the law sees sensors, and entry 0 of sensordata is");
+  const auto at = scene.find("<accelerometer");
+  expect(LoadErrorOf(scene.substr(0, at) + "<velocimeter" + scene.substr(at + 14)),
+         "the law sees sensor[feels].0, which is type 1 of");
+  scene.replace(scene.find("\"feels\""), 7, "'felt'");
+  expect(LoadErrorOf(scene),
+         "the law sees sensor[feels].0, entry 0 of sensordata in the run's model, which is not among the 3 here");
 
   std::ofstream(folder_.File("run") + "/policy.json") << "{}";
   expect(LoadErrorOf(Scene(Config("feedback", "law"))), "policy.json");

@@ -145,7 +145,9 @@ TEST_F(CheckedConstraint, IsOne) {
   ConstraintSet set;
   EXPECT_ERROR(set.Add(nullptr), ErrorCode::kInvalidArgument, "is null");
   const SaidCase rail;
-  EXPECT_ERROR(StateConstraint(rail.model.get(), {.name = "none"}, VectorXd::Zero(2), {}), ErrorCode::kInvalidArgument,
+  ConstraintInfo none;
+  none.name = "none";
+  EXPECT_ERROR(StateConstraint(rail.model.get(), none, VectorXd::Zero(2), {}), ErrorCode::kInvalidArgument,
                "constraint 'none' has no entries");
 }
 
