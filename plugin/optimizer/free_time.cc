@@ -65,6 +65,7 @@ class FreeTime {
   void Search(double a, double b, double horizon);
   const FreeTimeTrial* NextShorter() const;
   bool Shorten();
+  std::string WhatIsBest(double longer) const;
   bool Ended() const { return stop_ || static_cast<int>(out_.trials.size()) >= free_.solves; }
 
   const Problem& problem_;
@@ -282,6 +283,28 @@ bool FreeTime::Shorten() {
   return best_ < before;
 }
 
+// @param longer  the next longer time than the best one that was tried
+std::string FreeTime::WhatIsBest(double longer) const {
+  const std::string tried =
+      fmt::format("; of {} times from {:g} s to {:g} s ", out_.trials.size(), free_.shortest, free_.longest);
+  if (best_ == kInf)
+    return tried +
+           fmt::format("none was found long enough to keep the constraints, the nearest is {:.6g} s", out_.time);
+  std::string best = tried + fmt::format("the best is {:.6g} s", out_.time);
+  if (const FreeTimeTrial* shorter = NextShorter()) {
+    best += fmt::format(", the next shorter was {:.6g} s", shorter->time);
+    if (shorter->cost == kInf) {
+      best += fmt::format(", of which no motion was found that keeps the constraints{}",
+                          std::isfinite(shorter->violation)
+                              ? fmt::format(" (the nearest misses them by {:.2g}, tolerance {:g})", shorter->violation,
+                                            constrained_.tolerance)
+                              : "");
+    }
+  }
+  if (std::isfinite(longer)) best += fmt::format(", the next longer {:.6g} s", longer);
+  return best;
+}
+
 FreeTimeResult FreeTime::Run() {
   if (from_) GoOn();
   const double horizon =
@@ -298,19 +321,7 @@ FreeTimeResult FreeTime::Run() {
   out_.result.iterations = std::move(iterations_);
   out_.result.state = std::move(last_state_);
   out_.result.initial_cost = initial_cost_;
-  out_.result.message += fmt::format("; of {} times from {:g} s to {:g} s the best is {:.6g} s", out_.trials.size(),
-                                     free_.shortest, free_.longest, out_.time);
-  if (const FreeTimeTrial* shorter = NextShorter()) {
-    out_.result.message += fmt::format(", the next shorter was {:.6g} s", shorter->time);
-    if (shorter->cost == kInf) {
-      out_.result.message += fmt::format(", of which no motion was found that keeps the constraints{}",
-                                         std::isfinite(shorter->violation)
-                                             ? fmt::format(" (the nearest misses them by {:.2g}, tolerance {:g})",
-                                                           shorter->violation, constrained_.tolerance)
-                                             : "");
-    }
-  }
-  if (std::isfinite(longer)) out_.result.message += fmt::format(", the next longer {:.6g} s", longer);
+  out_.result.message += WhatIsBest(longer);
   if (stop_) out_.result.status = SolveStatus::kInterrupted;
   return std::move(out_);
 }

@@ -215,6 +215,9 @@ TEST_F(FreeTime, SaysWhenNoTimeIsLongEnough) {
   const FreeTimeResult found = SolveFreeTime(c.problem, c.U, {}, {}, {.shortest = 0.4, .longest = 1, .tolerance = 0.2});
   EXPECT_NE(found.result.status, SolveStatus::kConverged);
   EXPECT_GT(found.result.violation, 0.9);
+  EXPECT_NE(found.result.message.find("none was found long enough to keep the constraints, the nearest is"),
+            std::string::npos)
+      << found.result.message;
 }
 
 // two goals, 1 m away and half a metre behind. The guess moves on to 0.37 m at first, where the goal ahead is the
