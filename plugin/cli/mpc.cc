@@ -152,6 +152,7 @@ std::string EndsBadly(const Task& task, const MpcResult& result, double control_
   constexpr int kParts = 10;    // the last of which is the end
   constexpr double kFar = 0.1;  // of the largest cost on the way
   constexpr double kHardlyLess = 0.9;
+  constexpr double kOften = 0.2;              // of the plans
   constexpr double kLost = 10, kAsBad = 0.5;  // times the best part; of the worst
   const Eigen::Index N = result.trajectory.N();
   if (N < kParts || result.interrupted) return "";
@@ -168,10 +169,19 @@ std::string EndsBadly(const Task& task, const MpcResult& result, double control_
   if (!(first > kFar * result.cost_per_knot.head(N).maxCoeff()) || !(end > kHardlyLess * first)) return "";
   const double horizon = task.mpc.horizon > 0 ? task.mpc.horizon : task.N * control_time;
   if (static_cast<double>(N) * control_time < horizon) return "";  // the first plan has not come to its end
-  return fmt::format(
-      "the robot's running cost at the end is {:.4g} a step, beside {:.4g} at its start: what it is to do may "
-      "take longer than plans of {:.4g} s (--horizon), or the robot is another than they think",
-      end, first, horizon);
+  const std::string less =
+      fmt::format("the robot's running cost at the end is {:.4g} a step, beside {:.4g} at its start: ", end, first);
+  for (const MpcConstraintReport& c : result.constraints) {
+    if (c.plans_violated < kOften * result.plans_taken) continue;
+    return less + fmt::format(
+                      "plans missed constraint '{}' by up to {:.3g} {}, in {} of {}; longer ones than {:.4g} s "
+                      "(--horizon) or more iterations of each (--iterations) may keep it",
+                      c.plan.name, c.plan.violation, c.plan.unit, c.plans_violated, result.plans_taken, horizon);
+  }
+  return less + fmt::format(
+                    "what it is to do may take longer than plans of {:.4g} s (--horizon), or the robot is "
+                    "another than they think",
+                    horizon);
 }
 
 std::string FailedFirstPlan(const MpcResult& result) {
