@@ -14,12 +14,16 @@
 
 namespace costate {
 
-// affine gains and biases are p0 + p1 length + p2 velocity; all others but none are taken to
-static bool DependsOnLength(const mjModel* m, int i) {
+namespace {
+
+// affine gains and biases are p0 + p1 length + p2 velocity; of others but fixed ones a length is taken to be read
+bool DependsOnLength(const mjModel* m, int i) {
   const int gain = m->actuator_gaintype[i], bias = m->actuator_biastype[i];
   const bool gains = gain == mjGAIN_AFFINE ? m->actuator_gainprm[mjNGAIN * i + 1] != 0 : gain != mjGAIN_FIXED;
   return gains || (bias == mjBIAS_AFFINE ? m->actuator_biasprm[mjNBIAS * i + 1] != 0 : bias != mjBIAS_NONE);
 }
+
+}  // namespace
 
 // a value against the edges of its range
 void Certifier::Clamp(const std::string& name, double value, const mjtNum* range, const char* unit) {
