@@ -183,6 +183,12 @@ int RunTrain(const TrainArguments& arguments) {
   if (spread) {
     fmt::print("  unseen        {:.6g}, before {:.6g}; worst {:.6g}: as many starts that had no part in it\n",
                result.unseen, result.initial_unseen, result.unseen_costs.maxCoeff());
+    constexpr double kHardly = 0.1;
+    if (result.initial_unseen - result.unseen < kHardly * (result.initial_loss - result.loss)) {
+      fmt::print(
+          "  note          what has been gained is of the starts that it was trained from: from others the policy "
+          "is hardly better than before (remedy: more starts in the task's <policy>, more iterations)\n");
+    }
   }
   if (Trajectory motion;
       Simulator(task.model.get(), task.context, task.substeps, 1).Rollout(task.x0, result.motion.U, &motion).ok()) {

@@ -32,6 +32,7 @@ TEST(CliTrain, BalancesFromStartsThatItHasNotSeen) {
   EXPECT_LT(number("\n  mean cost     "), 0.1);
   EXPECT_GT(number(", before "), 20);
   EXPECT_LT(number("unseen        "), 0.15);
+  EXPECT_FALSE(Has(result.out, "what has been gained is of the starts")) << result.out;
 
   // the file alone gives the controls of the motion
   std::ifstream file(run + "/policy.json");
