@@ -247,7 +247,6 @@ void BodyEquality::AddTurning(const mjModel* m, const mjData* d, const AxisGroup
 void BodyEquality::AddWrenchColumns(const mjModel* m, const mjData* d, const TreeDerivative& tree, int begin, int end,
                                     const Vec3& origin, const Metric* metric,
                                     const std::function<void(int, int, const Vec6&)>& add) {
-  const int nv = static_cast<int>(m->nv);
   for (const Block& b : blocks_) {
     const bool inside[2] = {b.body[0] >= begin && b.body[0] < end, b.body[1] >= begin && b.body[1] < end};
     if (!inside[0] && !inside[1]) continue;
