@@ -15,10 +15,9 @@ namespace {
 constexpr double kHardest = 1e9;
 constexpr double kMet = 1e-11;  // of J a and aref: rounding leaves less
 
-constexpr double kFirm =
-    1e8;  // the same of normals without friction, which are not at odds with each other: 1e-8 and 1e-8
-
-constexpr double kYields = 1e-6;  // of J a and aref: such a contact may yield by so much then, H has lost 1e-5
+// (C25) the same of normals next to without friction: 1e-8 and 1e-8. How far such a contact may yield then, of J a and
+// aref: H has lost 1e-5
+constexpr double kFirm = 1e8, kYields = 1e-6;
 
 // R of a pyramid's edges is 2 mu² times that of others: next to nothing where there is next to no friction
 constexpr double kLittleFriction = 1e-4;
@@ -74,7 +73,7 @@ bool Softens(const mjData* d, int first, int row) {
 }
 
 // Gram-Schmidt of the columns of a matrix, which is spent, the longest of what is left first: f(its square, of that of
-// the first), until that is false
+// the first), until that is false; 0 where nothing is left, for which f is
 template <typename F>
 void Orthogonalize(int rows, int cols, double* J, F f) {
   double longest = 0;
@@ -86,7 +85,7 @@ void Orthogonalize(int rows, int cols, double* J, F f) {
       if (square > most) most = square, pivot = j;
     }
     longest = std::max(longest, most);
-    if (most == 0 || !f(most / longest)) return;
+    if (!f(longest == 0 ? 0 : most / longest)) return;
     double* unit = J + done * rows;
     std::swap_ranges(unit, unit + rows, J + pivot * rows);
     for (int j = done + 1; j < cols; j++) {
@@ -179,7 +178,7 @@ Normals Dependence(const mjModel* m, const mjData* d, const std::vector<char>& l
     mju_normalize(column, nv);
     column += nv;
   });
-  Normals found = normals > nv ? Normals::kDependent : Normals::kIndependent;
+  Normals found = Normals::kIndependent;
   Orthogonalize(nv, normals, work->data(), [&](double part) {
     if (part <= kHeld) found = part < kFree ? Normals::kDependent : Normals::kNearlyDependent;
     return part > kHeld;

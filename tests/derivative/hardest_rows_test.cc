@@ -168,5 +168,23 @@ TEST(SlipperyEdges, ThatPushAgainstEachOtherAgreeWithTheStep) {
   }
 }
 
+// (C25) Two feet that hold the same motion, exactly, one 25 times as hard as the other: what each carries goes as their D
+TEST(SlipperyEdges, ThatShareALoadKeepTheirParts) {
+  const ModelPtr m = LoadModelFromString(
+      "<mujoco><option timestep='.002'/><worldbody><geom type='plane' size='1 1 1' friction='0'/>"
+      "<body pos='0 0 3'><joint/><geom size='.1' pos='1 0 0'/></body><body pos='0 0 .0999'><joint type='slide' axis='0 "
+      "0 1'/><geom size='.1' pos='-.2 0 0' friction='0'/>"
+      "<geom name='other' size='.1' pos='.2 0 0' friction='5e-5'/><site name='one' pos='-.2 0 0' size='.11'/>"
+      "<site name='two' pos='.2 0 0' size='.11'/></body></worldbody>"
+      "<sensor><touch site='one'/><touch site='two'/></sensor></mujoco>");
+  const DataPtr d = MakeData(m.get());
+  d->qvel[1] = -.01;
+  mj_forward(m.get(), d.get());
+  ASSERT_EQ(d->ncon, 2);
+  const StepDerivative derivative = Linearize(m.get(), d.get(), {});
+  ASSERT_GT(derivative.C.row(0).norm(), 20 * derivative.C.row(1).norm());
+  support::ExpectReference(m.get(), d.get(), derivative);
+}
+
 }  // namespace
 }  // namespace costate
