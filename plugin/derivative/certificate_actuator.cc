@@ -13,7 +13,6 @@
 #include "derivative/switch_set.h"
 
 namespace costate {
-
 namespace {
 
 // affine gains and biases are p0 + p1 length + p2 velocity; of others but fixed ones a length is taken to be read

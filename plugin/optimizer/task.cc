@@ -189,17 +189,16 @@ SplineOptions ReadSpline(const XmlElement* element, int N) {
   return options;
 }
 
-// <time>: windows and references in seconds have no meaning while the length of the motion is open
 // the search begins at the horizon, where <time> lets it
 void WarnOfHorizon(double horizon, Task* task) {
   const FreeTimeOptions& time = task->free_time;
   if (time.longest == 0 || (horizon >= time.shortest && horizon <= time.longest)) return;
   task->warnings.push_back(
-      fmt::format("the horizon is {:g} s, beyond <time>'s {:g} … {:g} s: the first length "
-                  "tried is {:g} s",
-                  horizon, time.shortest, time.longest, std::clamp(horizon, time.shortest, time.longest)));
+      fmt::format("the horizon is {:g} s, beyond <time>'s {:g} … {:g} s: the first length tried is {:g} s", horizon,
+                  time.shortest, time.longest, std::clamp(horizon, time.shortest, time.longest)));
 }
 
+// <time>: windows and references in seconds have no meaning while the length of the motion is open
 FreeTimeOptions ReadTime(const XmlElement* element, const Elements& elements) {
   FreeTimeOptions options;
   if (!element) return options;

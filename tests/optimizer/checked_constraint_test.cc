@@ -22,6 +22,8 @@ constexpr char kSaidRail[] = R"(<mujoco><option timestep="0.05" gravity="0 0 0"/
   <worldbody><body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1" mass="1"/></body></worldbody>
   <actuator><motor joint="rail"/></actuator></mujoco>)";
 
+using Says = std::function<void(MatrixXd*, MatrixXd*)>;
+
 // q ≤ 0.2 at all knots but the first, said as a test wants it
 class Said final : public Constraint {
  public:
@@ -50,7 +52,7 @@ class Said final : public Constraint {
   std::function<void(const KnotView&, VectorXd*)> value = [](const KnotView& knot, VectorXd* c) {
     (*c)[0] = knot.x[0];
   };
-  std::function<void(MatrixXd*, MatrixXd*)> jacobian = [](MatrixXd*, MatrixXd*) {}, curvature = jacobian;
+  Says jacobian = [](MatrixXd*, MatrixXd*) {}, curvature = jacobian;
 };
 
 struct SaidCase {
@@ -103,13 +105,18 @@ TEST_F(CheckedConstraint, RefusesAValueOfAnotherSize) {
   }
 }
 
+using M = MatrixXd;
+
+void ExpectRefused(Says Said::*what, const Says& says, ErrorCode code, const char* why) {
+  SaidCase rail;
+  rail.said->*what = says;
+  EXPECT_ERROR(rail.Solve(), code, "constraint 'rail' at knot", why);
+}
+
 TEST_F(CheckedConstraint, RefusesAJacobianOfAnotherSizeOrOfNoNumbers) {
-  const auto refuses = [](const std::function<void(MatrixXd*, MatrixXd*)>& jacobian, ErrorCode code, const char* says) {
-    SaidCase rail;
-    rail.said->jacobian = jacobian;
-    EXPECT_ERROR(rail.Solve(), code, "constraint 'rail' at knot", says);
+  const auto refuses = [](const Says& says, ErrorCode code, const char* why) {
+    ExpectRefused(&Said::jacobian, says, code, why);
   };
-  using M = MatrixXd;
   constexpr ErrorCode kSize = ErrorCode::kDimensionMismatch;
   refuses([](M* J, M*) { J->setZero(2, 2); }, kSize, "its Jacobian by x is 2 x 2, expected 1 x 2");
   refuses([](M* J, M*) { J->setZero(1, 5); }, kSize, "its Jacobian by x is 1 x 5, expected 1 x 2");
@@ -119,13 +126,9 @@ TEST_F(CheckedConstraint, RefusesAJacobianOfAnotherSizeOrOfNoNumbers) {
 }
 
 TEST_F(CheckedConstraint, RefusesACurvatureOfAnotherSizeOrOfNoNumbers) {
-  const auto refuses = [](const std::function<void(MatrixXd*, MatrixXd*)>& curvature, ErrorCode code,
-                          const char* says) {
-    SaidCase rail;
-    rail.said->curvature = curvature;
-    EXPECT_ERROR(rail.Solve(), code, "constraint 'rail' at knot", says);
+  const auto refuses = [](const Says& says, ErrorCode code, const char* why) {
+    ExpectRefused(&Said::curvature, says, code, why);
   };
-  using M = MatrixXd;
   constexpr ErrorCode kSize = ErrorCode::kDimensionMismatch;
   refuses([](M* V, M*) { V->setZero(1, 7); }, kSize, "its curvature by x is 1 x 7, expected 1 x 2");
   refuses([](M* V, M* Vu) { V->setZero(2, 2), Vu->setZero(1, 1); }, kSize,

@@ -68,7 +68,9 @@ class Uncertainty : public support::EngineTest {
     FitUncertainty fit;
   };
   Found Fit(const std::string& inputs, int knots = kRows - 1, DescentMethod method = DescentMethod::kLbfgs) {
-    const Task task = MakeTask(inputs, knots);
+    return Fit(MakeTask(inputs, knots), method);
+  }
+  static Found Fit(const Task& task, DescentMethod method) {
     const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
     const DescentResult result = Descend(task, parameters.get(), {.method = method});
     return {result.x0, result.theta, EstimateUncertainty(task, parameters.get(), result.x0, result.U)};
@@ -205,11 +207,9 @@ TEST_F(Uncertainty, EntriesCountByTheirPartOfTheLoss) {
                     "<task model='spring.xml' horizon='1' scale='mean'><start qpos='0.3 0'/><gradient controls='none' "
                     "start='none'><parameter name='joint:x/stiffness'/></gradient>"
                     "<cost qpos='x' target='file:film.csv'/><cost qpos='y' target='file:film.csv'/></task>"));
-  const std::unique_ptr<ParameterSet> parameters = MakeParameters(task);
-  const DescentResult result = Descend(task, parameters.get(), {.method = DescentMethod::kGaussNewton});
-  const FitUncertainty fit = EstimateUncertainty(task, parameters.get(), result.x0, result.U);
-  ASSERT_EQ(fit.why_not, "");
-  EXPECT_GT(fit.correlation, 0.9);
+  const Found found = Fit(task, DescentMethod::kGaussNewton);
+  ASSERT_EQ(found.fit.why_not, "");
+  EXPECT_GT(found.fit.correlation, 0.9);
 }
 
 TEST_F(Uncertainty, WhatABoundHoldsHasNone) {

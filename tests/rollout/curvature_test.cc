@@ -445,6 +445,16 @@ TEST(Curvature, GaussNewtonIsPositive) {
   }
 }
 
+CurvatureProduct HessianProduct(const ShortMotion& m, const RolloutDirection& d) {
+  const SquareLoss loss(m.model.get(), 0);
+  Curvature curvature(m.model.get(), m.context);
+  CurvatureProduct product;
+  EXPECT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
+  curvature.Hessian(d, &product);
+  EXPECT_TRUE(product.status.ok());
+  return product;
+}
+
 TEST(Curvature, StaysOnThePointsSideOfAClamp) {
   // controls exactly at their bound: the second derivative is that of a model without the bound, not 1/h
   const std::string xml =
@@ -460,14 +470,8 @@ TEST(Curvature, StaysOnThePointsSideOfAClamp) {
     return ShortMotion(std::move(model), std::move(data), 10, 0, 0.7);
   };
   const ShortMotion clamped = make("ctrllimited='true' ctrlrange='-.5 .5'"), open = make("");
-  CurvatureProduct products[2];
-  for (const ShortMotion* m : {&clamped, &open}) {
-    const SquareLoss loss(m->model.get(), 0);
-    Curvature curvature(m->model.get(), m->context);
-    ASSERT_TRUE(curvature.SetPoint(m->trajectory, loss).ok());
-    curvature.Hessian(m->Direction(1), &products[m == &open]);
-    ASSERT_TRUE(products[m == &open].status.ok());
-  }
+  const CurvatureProduct products[] = {HessianProduct(clamped, clamped.Direction(1)),
+                                       HessianProduct(open, open.Direction(1))};
   EXPECT_LT(Norm(Minus(products[0].product, products[1].product)), 1e-5 * Norm(products[1].product));
   EXPECT_FALSE(products[0].one_sided.empty());
   EXPECT_TRUE(products[1].one_sided.empty());
@@ -484,11 +488,7 @@ TEST(Curvature, StaysOnThePointsSideOfAnOnset) {
     DataPtr data = MakeData(model.get());
     data->qpos[0] = k ? 1 : 1e-9;
     const ShortMotion m(std::move(model), std::move(data), 1, 0, -0.5);
-    const SquareLoss loss(m.model.get(), 0);
-    Curvature curvature(m.model.get(), m.context);
-    ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
-    curvature.Hessian({VectorXd::Ones(2), MatrixXd(0, 1)}, &products[k]);
-    ASSERT_TRUE(products[k].status.ok());
+    products[k] = HessianProduct(m, {VectorXd::Ones(2), MatrixXd(0, 1)});
   }
   EXPECT_EQ(products[0].one_sided, std::vector<int>{0});
   EXPECT_TRUE(products[1].one_sided.empty());
@@ -507,11 +507,7 @@ TEST(Curvature, OnACornerIsThatBesideIt) {
         "<actuator><motor joint='j'/></actuator></mujoco>");
     DataPtr data = MakeData(model.get());
     const ShortMotion m(std::move(model), std::move(data), 1, 0.5, k ? 1e-4 : 0);
-    const SquareLoss loss(m.model.get(), 0);
-    Curvature curvature(m.model.get(), m.context);
-    ASSERT_TRUE(curvature.SetPoint(m.trajectory, loss).ok());
-    curvature.Hessian({VectorXd::Unit(2, 1), MatrixXd::Zero(1, 1)}, &products[k]);
-    ASSERT_TRUE(products[k].status.ok());
+    products[k] = HessianProduct(m, {VectorXd::Unit(2, 1), MatrixXd::Zero(1, 1)});
   }
   EXPECT_EQ(products[0].one_sided, std::vector<int>{0});
   EXPECT_TRUE(products[1].one_sided.empty());
