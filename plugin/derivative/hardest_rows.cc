@@ -221,8 +221,9 @@ bool HasLeastR(const mjData* d) {
 }
 
 bool MayHaveHardest(const mjData* d) {
-  for (int i = 0; i < d->nefc; i++) {
-    if (HasLittleFriction(d, i)) return true;
+  for (int c = 0; c < d->ncon; c++) {
+    const int row = d->contact[c].efc_address;
+    if (row >= 0 && HasLittleFriction(d, row)) return true;
   }
   return HasLeastR(d);
 }
