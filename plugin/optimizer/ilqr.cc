@@ -26,6 +26,7 @@
 namespace costate {
 namespace {
 
+constexpr double kMostCarried = 100;  // of regularization, from a solve to one that goes on
 constexpr double kFinalGrowth = 100;  // of regularization when the final gains need some
 constexpr double kNoTime = 1;         // [s] that derivatives about the result may take after an interruption
 constexpr int kMostRecords = 10000;   // for so many iterations memory is taken in advance
@@ -177,8 +178,11 @@ const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCall
 const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
                                              const IterationCallback& callback) {
   Begin();
-  // what a solve to its end has grown in vain says nothing of a motion that goes on
-  if (cold_ && regularization_.value() > options_.regularization_init) regularization_ = Regularization(options_);
+  // what a solve to its end has grown in vain says nothing of a motion that goes on, and what plans have at a kink
+  // little; beside constraints it keeps steps short that would leave these
+  const double init = options_.regularization_init;
+  const double most = cold_ ? init : solve_lq_ ? kInf : std::max(init, kMostCarried);
+  if (regularization_.value() > most) regularization_.Set(most);
   cold_ = false;
   if (unit_ == 0) unit_ = options_.cost_unit;
   if (StartFrom(reference, K)) {

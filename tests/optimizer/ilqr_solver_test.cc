@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include "support/count_allocations.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
+#include "support/temporary_folder.h"
 
 namespace costate {
 namespace {
@@ -171,6 +173,37 @@ TEST_F(IlqrSolverTest, ResolvesFromTheLastMotionAndItsGains) {
   EXPECT_LE(second.cost, second.initial_cost);
   EXPECT_LT(second.cost, 1.2 * first.cost);
   EXPECT_EQ(second.trajectory.X(1, 0), x0[1]);
+}
+
+// rest is at a kink of the cost, where no step is good: what regularization grew there in vain must not make steps
+// short for ever when the motion goes on elsewhere
+TEST_F(IlqrSolverTest, GoesOnWithLittleOfWhatItGrewInVain) {
+  const support::TemporaryFolder folder;
+  folder.Write(
+      "mass.xml",
+      "<mujoco><worldbody><body><joint name='rail' type='slide' axis='1 0 0'/><geom size='.1' mass='1'/></body>"
+      "</worldbody><actuator><motor joint='rail' gear='1000'/></actuator></mujoco>");
+  const Task task = LoadTask(
+      folder.Write("mass.task.xml",
+                   "<task model='mass.xml' horizon='0.1'><measure name='q' qpos='rail'/>"
+                   "<cost value='max(1 + q, 1 - 0.5 * q)' norm='rectify' param='0' weight='100'/><cost qvel='all'/>"
+                   "<cost ctrl='all' weight='0.01'/></task>"));
+  IlqrOptions options = task.solver;
+  options.final_policy = options.regularization_sweep = options.long_steps = false;
+  IlqrSolver solver(task.ToProblem(), options);
+  const SolveResult first = solver.Solve(task.U_guess);
+  EXPECT_EQ(first.status, SolveStatus::kStalled) << first.message;
+  solver.SetLimits(1, 1e9);
+  double largest = 0;
+  for (int i = 0; i < 20; ++i) {
+    const SolveResult& result = solver.Resolve(first.trajectory, first.policy.K);
+    for (const IterationRecord& record : result.iterations) {
+      EXPECT_EQ(record.step, 0);
+      largest = std::max(largest, record.regularization);
+    }
+  }
+  EXPECT_GT(largest, 1);
+  EXPECT_LE(largest, 100);
 }
 
 struct Allocations {
