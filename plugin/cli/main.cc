@@ -71,13 +71,21 @@ std::string Unexpected(const CLI::App& app) {
     others += (others.empty() ? "'" : ", '") + word + "'";
   }
   if (chosen.empty()) return fmt::format("there is no command among {}", others);
-  std::string flags;  // given, and perhaps taken for options with a value
+  std::string flags, lists;  // given, and perhaps taken for options with a value; with several
   for (const CLI::Option* option : chosen[0]->get_options()) {
-    if (option->count() > 0 && option->get_expected_max() == 0)
-      flags += (flags.empty() ? "" : ", ") + option->get_name(false, true);
+    if (option->count() == 0) continue;
+    const bool is_flag = option->get_expected_max() == 0, is_list = option->get_expected_max() > 1;
+    if (!is_flag && (!is_list || option->get_allow_extra_args() || option->get_positional())) continue;
+    std::string& names = is_flag ? flags : lists;
+    names += (names.empty() ? "" : ", ") + option->get_name(false, true);
   }
-  if (!flags.empty()) flags = fmt::format(" ({}: without a value)", flags);
-  return fmt::format("costate {}: {} was not expected{}", chosen[0]->get_name(), others, flags);
+  std::string hint;
+  if (!lists.empty()) {
+    hint = fmt::format(" ({}: once before each value)", lists);
+  } else if (!flags.empty()) {
+    hint = fmt::format(" ({}: without a value)", flags);
+  }
+  return fmt::format("costate {}: {} was not expected{}", chosen[0]->get_name(), others, hint);
 }
 
 int Run(int argc, char** argv) {

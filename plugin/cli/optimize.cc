@@ -27,6 +27,7 @@
 #include "core/extremes.h"
 #include "core/lap.h"
 #include "derivative/level_words.h"
+#include "optimizer/cost_unit.h"
 #include "optimizer/detour.h"
 #include "optimizer/hints.h"
 #include "optimizer/stuck.h"
@@ -429,6 +430,20 @@ void HintAtStops(const Task& task, const mjModel* m, const SolveResult& result) 
       ElementName(m, mjOBJ_JOINT, static_cast<int>(most - knots.begin())), *most, task.N);
 }
 
+// where no motion keeps the constraints, and steps and penalties are counted in a unit that is none of the cost's
+void HintAtUnit(const Task& task, const SolveResult& result) {
+  constexpr double kOther = 1e3;  // times as large or as small
+  const double unit = task.solver.cost_unit;
+  if (result.status != SolveStatus::kInfeasible || unit == 0 || task.free_time.longest > 0) return;
+  const double measured = CostUnit(task.ToProblem(), result.trajectory, task.solver);
+  if (!(measured > 0) || (measured < kOther * unit && measured > unit / kOther)) return;
+  fmt::print(
+      "  hint          by its curvature the cost's own unit is {:.2g}, and first steps and penalties are counted in "
+      "{:g}: "
+      "<solver\n                cost_unit=\"0\"/> counts them in its own\n",
+      measured, unit);
+}
+
 // a robot that a mocap body carries by an equality, as gymnasium's fetch, goes where a program sets that body
 void HintAtMocap(const mjModel* m, const SolveResult& result) {
   if (!HasHardlyGained(result)) return;
@@ -492,6 +507,7 @@ void PrintHints(const OptimizeOptions& options, const Task& task, const TaskSolu
   }
   HintAtForces(task, m, result);
   HintAtStops(task, m, result);
+  HintAtUnit(task, result);
   HintAtMocap(m, result);
   if (const double gain = LateGain(task, result); gain > kWorthMore) {
     fmt::print("  hint          the last {} iterations took {:.2g} % off the cost: more of them lead further, {}\n",

@@ -327,6 +327,25 @@ TEST(CliOptimize, SaysWhichCostsKeepForcesOffTheirLimits) {
   EXPECT_FALSE(Has(near.out, "limit of its force")) << near.out;
 }
 
+// a gantry crane over a wall, effort weighted by 1e-5: infeasible, or solved with the cost's own unit
+TEST(CliOptimize, SaysThatACostOfAnotherSizeHasAUnitOfItsOwn) {
+  TemporaryFolder folder;
+  folder.Write("mass.xml",
+               "<mujoco><worldbody><body><joint name='x' type='slide' axis='1 0 0'/><geom size='.1' mass='1'/></body>"
+               "</worldbody><actuator><motor joint='x' ctrlrange='-1 1'/></actuator></mujoco>");
+  const auto said = [&](const std::string& weight, const char* place, const std::string& solver = "") {
+    const std::string task =
+        folder.Write("go.xml", "<task model='mass.xml' horizon='0.2'><cost ctrl='all' weight='" + weight + "'/>" +
+                                   solver + "<constraint qpos='x' equals='" + place + "' when='end'/></task>");
+    return Costate({"optimize", task, "--no-save", "--quiet", "--hops", "0"}).out;
+  };
+  const char* hint = "cost's own unit is ";
+  EXPECT_TRUE(Has(said("1e-8", "5"), hint));
+  EXPECT_FALSE(Has(said("1e-8", "5", "<solver cost_unit='0'/>"), hint));
+  EXPECT_FALSE(Has(said("1", "5"), hint)) << "half a newton squared is a unit like others";
+  EXPECT_FALSE(Has(said("1e-8", "0.01"), hint)) << "feasible";
+}
+
 TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   TemporaryFolder folder;
   folder.Write("swing.xml", kSwing);

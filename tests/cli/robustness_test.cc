@@ -62,6 +62,8 @@ TEST(CliRobustness, NamesTheCommandOrOptionThatWasMeant) {
   EXPECT_TRUE(RefusedWith(Costate({"rollout", "m.xml", "n.xml"}), "costate rollout: 'n.xml' was not expected"));
   EXPECT_TRUE(RefusedWith(Costate({"mpc", "m.xml", "--real-time", "2"}),
                           "costate mpc: '2' was not expected (--real-time: without a value)"));
+  EXPECT_TRUE(RefusedWith(Costate({"mpc", "m.xml", "--goal", "joint:a=1", "joint:b=2", "--no-save"}),
+                          "costate mpc: 'joint:b=2' was not expected (--goal: once before each value)"));
   EXPECT_TRUE(RefusedWith(Costate({"check", "m.xml", "--level", "finest"}),
                           "--level: finest not in {best,analytic,residual,step,auto}"));
   EXPECT_TRUE(RefusedWith(Costate({"optimize", "m.xml", "--out", ""}), "--out: is empty"));
