@@ -178,8 +178,8 @@ const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCall
 const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const std::vector<MatrixXd>& K,
                                              const IterationCallback& callback) {
   Begin();
-  // what a solve to its end has grown in vain says nothing of a motion that goes on, and what plans have at a kink
-  // little; beside constraints it keeps steps short that would leave these
+  // a solve to its end, or at a kink, grows it in vain, which says little of a motion that goes on; beside constraints it
+  // keeps steps short that would leave these
   const double init = options_.regularization_init;
   const double most = cold_ ? init : solve_lq_ ? kInf : std::max(init, kMostCarried);
   if (regularization_.value() > most) regularization_.Set(most);
