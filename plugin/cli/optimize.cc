@@ -438,9 +438,8 @@ void HintAtUnit(const Task& task, const SolveResult& result) {
   const double measured = CostUnit(task.ToProblem(), result.trajectory, task.solver);
   if (!(measured > 0) || (measured < kOther * unit && measured > unit / kOther)) return;
   fmt::print(
-      "  hint          the cost's own unit, by its curvature, is {:.2g}; first steps and penalties are counted in "
-      "{:g}, "
-      "with\n                <solver cost_unit=\"0\"/> in the cost's own\n",
+      "  hint          by its curvature the cost's own unit is {:.2g}; steps and penalties are counted in {:g}, with\n"
+      "                <solver cost_unit=\"0\"/> in the cost's own\n",
       measured, unit);
 }
 
