@@ -1,24 +1,17 @@
 #include "optimizer/constrained_lq.h"
-#include "optimizer/checked_constraint.h"
 
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 
 #include "core/extremes.h"
+#include "optimizer/checked_constraint.h"
 #include "optimizer/step_search.h"
 
 namespace costate {
 namespace {
 
-constexpr int kMostRounds = 12;      // of the recursion in one solve
-constexpr int kSetRounds = 3;        // so many of them look for the active rows before multipliers change all the same
-constexpr double kClose = 1e-3;      // a violation that the model may leave
-constexpr double kLqFalls = 0.25;    // … else this part of what there was
-constexpr double kStiffness = 300;   // a penalty in terms of the cost's curvature across the constraint
-constexpr double kLeastStiff = 100;  // … at least: one that its multiplier moves by a hundredth of the bound
-constexpr double kDearest =
-    100;  // a multiplier in terms of the first plan's largest, or of what moves the constraint by its bound
+constexpr int kMostRounds = 6;  // of the recursion, before the way by barriers
 
 // what constraints and a predicted motion change, of a knot and of what is kept of it
 auto Imposed(auto& of) { return std::tie(of.lx, of.lu, of.lxx, of.lux, of.luu, of.du_lower, of.du_upper); }
@@ -37,9 +30,8 @@ ConstrainedLq::ConstrainedLq(const mjModel* model, const Cost& cost, const Const
   across_u_.setZero(dims.nu);
   dX_.setZero(dims.ndx, N + 1);
   dU_.setZero(dims.nu, N);
-  scaled_.assign(static_cast<std::size_t>(constraints.size()), 0);
-  largest_multiplier_ = VectorXd::Constant(constraints.size(), kInf);
-  residual_ = VectorXd::Zero(constraints.size());
+  across_.setZero(constraints.size());
+  largest_multiplier_.setZero(constraints.size());
 }
 
 void ConstrainedLq::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
@@ -82,12 +74,14 @@ bool ConstrainedLq::Activate() {
       rows.z += lambda / rho;
       rows.y.resize(rows.z.size());
       rows.pull.resize(rows.z.size());
+      rows.weight.resize(rows.z.size());
       rows.active.resize(static_cast<std::size_t>(rows.z.size()), 0);
       for (Eigen::Index k = 0; k < rows.z.size(); ++k) {
         const double bound = Aim(info, k, rows.z[k]);
         rows.y[k] = rows.z[k] - bound;
         const char active = rows.y[k] != 0;
         rows.pull[k] = active ? rho * (rows.c[k] + lambda[k] / rho - bound) : 0;
+        rows.weight[k] = active ? rho : 0;
         char& was = rows.active[static_cast<std::size_t>(k)];
         changed |= was != active;
         was = active;
@@ -97,33 +91,45 @@ bool ConstrainedLq::Activate() {
   return changed;
 }
 
-// the active rows of one knot onto the cost: lx += Jᵀ pull, lxx += rho Jᵀ J, and the same with Ju: (C6)
+// the rows of one knot onto the cost: lx += Jᵀ pull, lxx += Jᵀ weight J, and the same with Ju: (C6)
 void ConstrainedLq::Impose(int t, VectorXd* lx, MatrixXd* lxx, LqKnot* knot) {
   for (int i = 0; i < constraints_.size(); ++i) {
     Rows& rows = At(t, i);
-    if (!rows.holds) continue;
-    const auto is_active = [](char active) { return active != 0; };
-    if (std::none_of(rows.active.begin(), rows.active.end(), is_active)) continue;
-    const double rho = augmented.rho[i];
-    rows.DJ = rho * rows.J;
-    rows.DJu = rho * rows.Ju;
-    for (Eigen::Index k = 0; k < rows.c.size(); ++k) {
-      if (rows.active[static_cast<std::size_t>(k)]) continue;
-      rows.DJ.row(k).setZero();
-      rows.DJu.row(k).setZero();
-    }
+    if (!rows.holds || rows.weight.isZero(0)) continue;
+    rows.DJ.noalias() = rows.weight.asDiagonal() * rows.J;
     const Eigen::Index n = rows.J.cols();
     lx->head(n).noalias() += rows.J.transpose() * rows.pull;
     lxx->topLeftCorner(n, n).noalias() += rows.J.transpose() * rows.DJ;
     if (!knot || rows.Ju.cols() == 0) continue;
+    rows.DJu.noalias() = rows.weight.asDiagonal() * rows.Ju;
     knot->lu.noalias() += rows.Ju.transpose() * rows.pull;
     knot->lux.leftCols(n).noalias() += rows.Ju.transpose() * rows.DJ;
     knot->luu.noalias() += rows.Ju.transpose() * rows.DJu;
   }
 }
 
-// the same problem with dx and du counted from the predicted motion, regularization from dx = 0
+void ConstrainedLq::ImposeRows(LqProblem* lq) {
+  for (int t = 0; t < N_; ++t) {
+    LqKnot& knot = lq->knots[static_cast<std::size_t>(t)];
+    Impose(t, &knot.lx, &knot.lxx, &knot);
+  }
+  Impose(N_, &lq->lx, &lq->lxx, nullptr);
+}
+
+// ½ mu ‖du‖² as a part of the cost: counted by the recursion alone it would be another problem at each prediction
+void ConstrainedLq::AddProximal(double regularization, LqProblem* lq) {
+  for (LqKnot& knot : lq->knots) {
+    if (lq->unit.size() > 0) {
+      knot.luu.diagonal().array() += regularization / lq->unit.array().square();
+    } else {
+      knot.luu.diagonal().array() += regularization;
+    }
+  }
+}
+
+// the same problem with dx and du counted from the predicted motion: (C7a)
 void ConstrainedLq::MoveToPrediction(LqProblem* lq, double regularization) const {
+  AddProximal(regularization, lq);
   for (int t = 0; t < N_; ++t) {
     LqKnot& knot = lq->knots[static_cast<std::size_t>(t)];
     const auto dx = dX_.col(t), du = dU_.col(t);
@@ -131,11 +137,6 @@ void ConstrainedLq::MoveToPrediction(LqProblem* lq, double regularization) const
     knot.lx.noalias() += knot.lux.transpose() * du;
     knot.lu.noalias() += knot.luu * du;
     knot.lu.noalias() += knot.lux * dx;
-    if (lq->unit.size() > 0) {
-      knot.lu += regularization * du.cwiseQuotient(lq->unit.cwiseAbs2());
-    } else {
-      knot.lu += regularization * du;
-    }
     if (knot.du_lower.size() == 0) continue;
     knot.du_lower -= du;
     knot.du_upper -= du;
@@ -173,35 +174,40 @@ bool ConstrainedLq::Predict(const LqProblem& lq, const RiccatiResult& riccati) {
   return changed;
 }
 
-// of each constraint the largest |y - lambda / rho| at the predicted motion, over bound scales; the largest of all
-double ConstrainedLq::Residual() {
-  residual_.setZero();
+// the largest |y - lambda / rho| at the predicted motion, over bound scales, of rows that anything moves
+double ConstrainedLq::Residual() const {
+  double residual = 0;
   for (int t = 0; t <= N_; ++t) {
     for (int i = 0; i < constraints_.size(); ++i) {
       const Rows& rows = At(t, i);
-      if (!rows.holds) continue;
-      const ConstraintInfo& info = constraints_[i].info();
+      if (!rows.holds || across_[i] == 0) continue;
       const auto lambda = augmented.lambda[static_cast<std::size_t>(i)].col(t);
       for (Eigen::Index k = 0; k < rows.y.size(); ++k) {
-        const double off = Unsettled(info, k, rows.y[k], lambda[k] / augmented.rho[i]);
-        if (!(off <= residual_[i])) residual_[i] = off;  // a NaN, too
+        const double off = Unsettled(constraints_[i].info(), k, rows.y[k], lambda[k] / augmented.rho[i]);
+        if (!(off <= residual)) residual = off;  // a NaN, too
         if (std::isnan(off)) return off;
       }
     }
   }
-  return residual_.maxCoeff();
+  return residual;
 }
 
 // lambda = rho y: (C7)
 void ConstrainedLq::UpdateMultipliers() {
   for (int i = 0; i < constraints_.size(); ++i) {
-    const double rho = augmented.rho[i], most = largest_multiplier_[i];
     for (int t = 0; t <= N_; ++t) {
       const Rows& rows = At(t, i);
-      if (rows.holds)
-        augmented.lambda[static_cast<std::size_t>(i)].col(t) = (rho * rows.y).cwiseMax(-most).cwiseMin(most);
+      if (rows.holds) augmented.lambda[static_cast<std::size_t>(i)].col(t) = augmented.rho[i] * rows.y;
     }
   }
+}
+
+// with penalties that follow the multipliers; false: no step follows from them
+bool ConstrainedLq::IsDescent(RiccatiResult* out) {
+  FollowMultipliers();
+  Activate();
+  Promise(out);
+  return out->expected_linear < 0 && Expected(*out).At(1) < 0;
 }
 
 // what the model promises of the augmented Lagrangian: its slope along the step, and its change at the whole one
@@ -239,108 +245,14 @@ void ConstrainedLq::Promise(RiccatiResult* out) {
   out->expected_quadratic = 2 * (change - linear);
 }
 
-// the recursion with the rows that are active, about dx = 0 or about the predicted motion, and where it leads
-bool ConstrainedLq::Recur(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out) {
+// the recursion with the rows that are active, about the predicted motion, and where it leads
+bool ConstrainedLq::Recur(LqProblem* lq, double regularization, RiccatiResult* out) {
   Restore(lq);
-  for (int t = 0; t < N_; ++t) {
-    LqKnot& knot = lq->knots[static_cast<std::size_t>(t)];
-    Impose(t, &knot.lx, &knot.lxx, &knot);
-  }
-  Impose(N_, &lq->lx, &lq->lxx, nullptr);
-  if (from_prediction) MoveToPrediction(lq, regularization);
-  SolveRiccati(*lq, {.regularization = regularization, .values = false}, out);
-  if (!out->ok) return false;
-  if (from_prediction) MovePolicyBack(out);
-  bounds_changed_ = Predict(*lq, *out);
-  return true;
-}
-
-// of one row at knot t: (J H⁻¹ Jᵀ)⁻¹ with H the Hessian of the linear-quadratic problem by all controls, 0 where none
-// moves it: (C8)
-double ConstrainedLq::CurvatureAcross(const LqProblem& lq, const RiccatiResult& riccati, int t, const Rows& rows,
-                                      Eigen::Index k) {
-  double inverse = 0;
-  VectorXd &p = across_x_, &g = across_u_;
-  p.setZero(dX_.rows());
-  g.setZero(dU_.rows());
-  p.head(rows.J.cols()) = rows.J.row(k);
-  for (int s = t; s >= 0; --s) {
-    if (s < t) {
-      const LqKnot& knot = lq.knots[static_cast<std::size_t>(s)];
-      g.noalias() = knot.B.transpose() * p;
-      across_moved_.noalias() = knot.A.transpose() * p;
-      p.swap(across_moved_);
-    } else if (rows.Ju.cols() > 0) {
-      g = rows.Ju.row(k);
-    }
-    if (s == N_) continue;
-    for (Eigen::Index j = 0; j < g.size(); ++j) inverse += g[j] * g[j] / riccati.curvature(j, s);
-    p.noalias() += riccati.K[static_cast<std::size_t>(s)].transpose() * g;
-  }
-  return inverse > 0 && std::isfinite(inverse) ? 1 / inverse : 0;
-}
-
-// penalties and largest multipliers of constraints that hold for the first time
-void ConstrainedLq::ScalePenalties(const LqProblem& lq, double regularization, RiccatiResult* out) {
-  bool solved = false;
-  for (int i = 0; i < constraints_.size(); ++i) {
-    if (scaled_[static_cast<std::size_t>(i)]) continue;
-    // where anything moves it: distances beyond their cutoff stay as they are
-    std::vector<int>& knots = across_knots_;
-    knots.clear();
-    for (int t = 0; t <= N_; ++t) {
-      const Rows& rows = At(t, i);
-      if (rows.holds && !(rows.J.isZero(0) && rows.Ju.isZero(0))) knots.push_back(t);
-    }
-    if (knots.empty()) continue;
-    for (const double mu : {0.0, regularization}) {
-      if (!solved) SolveRiccati(lq, {.regularization = mu, .values = false}, out);
-      solved = out->ok;
-    }
-    if (!solved) return;
-    double sum = 0;
-    int count = 0;
-    for (const int t : {knots[knots.size() / 2], knots.back()}) {
-      const Rows& rows = At(t, i);
-      for (Eigen::Index k = 0; k < rows.c.size(); ++k) {
-        const double curvature = CurvatureAcross(lq, *out, t, rows, k);
-        if (curvature == 0) continue;
-        sum += std::log(curvature);
-        ++count;
-      }
-    }
-    if (count == 0) continue;  // nothing moves it from here
-    scaled_[static_cast<std::size_t>(i)] = 1;
-    const double curvature = std::exp(sum / count);
-    const ConstraintInfo& info = constraints_[i].info();
-    double scale = 1, largest = 0;
-    for (int k = 0; k < info.lower.size(); ++k) scale = std::max(scale, BoundScale(info.lower[k], info.upper[k]));
-    for (const double l : augmented.lambda[static_cast<std::size_t>(i)].reshaped())
-      largest = std::max(largest, std::abs(l));
-    augmented.rho[i] = std::max(kStiffness * curvature, kLeastStiff * largest / scale);
-    largest_multiplier_[i] = kDearest * std::max(largest, curvature * scale);
-  }
-}
-
-void ConstrainedLq::Solve(LqProblem* lq, double regularization, RiccatiResult* out) {
-  if (fresh_) {
-    Keep(*lq);
-    ScalePenalties(*lq, regularization, out);
-  }
-  lambda_ = augmented.lambda;
-
-  // far from kept, as where a window has come into the plan: controls reach other bounds than those at dx = 0
-  Begin();
-  exact_ = Residual() > kClose && Refine(lq, regularization, true, out);
-  if (exact_) return;
-  augmented.lambda = lambda_;
-  exact_ = Refine(lq, regularization, false, out);
-  if (exact_) return;
-
-  // about the motion as it is, with the multipliers that there were
-  augmented.lambda = lambda_;
-  Begin();
-  Recur(lq, regularization, false, out);
+  ImposeRows(lq);
+  MoveToPrediction(lq, regularization);
+  SolveRiccati(*lq, {.values = false}, out);
+  if (out->ok) MovePolicyBack(out);
+  return out->ok;
 }
 
 void ConstrainedLq::Begin() {
@@ -349,29 +261,46 @@ void ConstrainedLq::Begin() {
   Activate();
 }
 
-// rounds of recursion and multipliers, each about dx = 0 or about the motion predicted before; false where they lead to
-// none that keep the linearized constraints
-bool ConstrainedLq::Refine(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out) {
+// rounds of recursion and multipliers, each about the motion that the one before predicted; false where a few of them
+// lead to none that keeps the linearized constraints. out has the gradient of the motion as it is.
+bool ConstrainedLq::Refine(LqProblem* lq, double regularization, RiccatiResult* out) {
   Begin();
-  const double first = Residual();
-  double residual = first, gradient_norm = 0;
-  for (int round = 1; round <= kMostRounds; ++round) {
-    if (!Recur(lq, regularization, from_prediction, out)) return false;
-    if (round == 1) gradient_norm = out->gradient_norm;  // of the motion as it is
-    bool changed = Activate();
-    if (from_prediction) changed |= bounds_changed_;
-    residual = Residual();
-    if (!(residual < kInf)) return false;
-    if (!changed && residual <= tolerance_) break;
-    if (round == kMostRounds) break;
-    if (changed && round % kSetRounds != 0) continue;
+  double gradient_norm = 0;
+  bool settled = false;
+  for (int round = 1; round <= kMostRounds && !settled; ++round) {
+    if (!Recur(lq, regularization, out)) return false;
+    if (round == 1) gradient_norm = out->gradient_norm;
+    const bool other_bounds = Predict(*lq, *out);
+    const bool changed = Activate() || other_bounds;
+    const double residual = Residual();
+    settled = !changed && residual <= tolerance_;
+    if (settled || !(residual < kInf) || round == kMostRounds) break;
+    if (changed && round % 3 != 0) continue;
     UpdateMultipliers();
     Activate();
   }
-  if (from_prediction) out->gradient_norm = gradient_norm;
-  Promise(out);
-  return residual <= (from_prediction ? tolerance_ : std::max(kClose, kLqFalls * first)) && out->expected_linear < 0 &&
-         Expected(*out).At(1) < 0;
+  out->gradient_norm = gradient_norm;
+  return settled;
+}
+
+void ConstrainedLq::Solve(LqProblem* lq, double regularization, RiccatiResult* out) {
+  if (fresh_) {
+    Keep(*lq);
+    FindCurvatures(*lq, regularization, out);
+    LimitMultipliers(lq, regularization, out);
+  }
+  lambda_ = augmented.lambda;
+  exact_ = Refine(lq, regularization, out) && AreWithinLimits() && IsDescent(out);
+  if (exact_) return;
+  augmented.lambda = lambda_;
+  exact_ = FollowPath(lq, regularization, out) && IsDescent(out);
+  if (exact_) return;
+
+  // about the motion as it is, with the multipliers that there were
+  augmented.lambda = lambda_;
+  Begin();
+  if (!Recur(lq, regularization, out)) return;
+  Predict(*lq, *out);
 }
 
 }  // namespace costate

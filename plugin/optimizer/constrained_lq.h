@@ -5,6 +5,7 @@
 
 #include <costate/lqr.h>
 
+#include <cmath>
 #include <vector>
 
 #include "optimizer/augmented_cost.h"
@@ -36,9 +37,9 @@ class ConstrainedLq final : public Cost {
   /// The motion after the last iteration, in its callback; null before one.
   const Trajectory* seen() const { return seen_; }
 
-  /// Solves the problem of the last expansion: augmented.lambda changes until the linearized constraints hold at the
-  /// predicted motion, by some rounds of the recursion; out has policy and promise of the last one: (C5) … (C7) of
-  /// README.md. augmented.rho is chosen where a constraint holds for the first time: (C8).
+  /// Solves the problem of the last expansion: augmented.lambda becomes such that the linearized constraints hold at the
+  /// predicted motion, as far as any controls keep them; out has the policy there and its promise: (C5) … (C7e) of
+  /// README.md. augmented.rho follows the multipliers: (C8). Regularization counts as ½ mu ‖du‖² of the cost.
   /// @param lq  as the expansion left it; its gradients and Hessians are overwritten.
   void Solve(LqProblem* lq, double regularization, RiccatiResult* out);
 
@@ -49,8 +50,8 @@ class ConstrainedLq final : public Cost {
 
  private:
   struct Rows {
-    VectorXd c, z, y;  // value; shifted value and what it is out of bounds by at the predicted motion
-    VectorXd pull;     // rho times the model's y at dx = 0, for active rows
+    VectorXd c, z, y;       // value; shifted value and what it is out of bounds by at the predicted motion
+    VectorXd pull, weight;  // slope and curvature of what the cost has added by c, at dx = 0
     MatrixXd J, Ju, DJ, DJu;
     std::vector<char> active;
     bool holds = false;
@@ -61,22 +62,62 @@ class ConstrainedLq final : public Cost {
     VectorXd du_lower, du_upper;
   };
 
+  // one side of a row, or of a control, on the way to the solution: sign z + s - v = bound, (C7b)
+  struct Barrier {
+    int t, i, k;  // knot, constraint or -1, row or control
+    double sign, bound;
+    double below, above;  // what |lambda| is less than on either side
+    double stiff_s, stiff_v;
+    double s, v, lambda;
+    double weight = 0, shift = 0;  // of the step: dlambda = weight (sign z + shift)
+    double ds = 0, dv = 0, dlambda = 0;
+
+    double dual_s() const { return lambda + below + stiff_s * s; }
+    double dual_v() const { return above - lambda + stiff_v * v; }
+    bool gives() const { return std::isfinite(above); }  // a control does not
+  };
+
   Rows& At(int t, int i) const { return rows_[static_cast<std::size_t>(t * constraints_.size() + i)]; }
   void Keep(const LqProblem& lq);
-  bool Activate();
   void Restore(LqProblem* lq) const;
   void Impose(int t, VectorXd* lx, MatrixXd* lxx, LqKnot* knot);
+  void ImposeRows(LqProblem* lq);
+  static void AddProximal(double regularization, LqProblem* lq);
+  void Promise(RiccatiResult* out);
+  bool IsDescent(RiccatiResult* out);
+
+  // constrained_lq_scale.cc: how much things count
+  double Scale(int i) const;
+  double CurvatureAcross(const LqProblem& lq, const RiccatiResult& riccati, int t, const Rows& rows, Eigen::Index k);
+  void FindCurvatures(const LqProblem& lq, double regularization, RiccatiResult* out);
+  double LargestMultiplier(int i) const;
+  void LimitMultipliers(LqProblem* lq, double regularization, RiccatiResult* out);
+  bool AreWithinLimits() const;
+  double Stiffness(int i) const;
+  double PenaltyOf(int i) const;
+  void FollowMultipliers();
+
+  // rounds of recursion and multipliers
+  bool Activate();
   void MoveToPrediction(LqProblem* lq, double regularization) const;
   void MovePolicyBack(RiccatiResult* riccati) const;
   bool Predict(const LqProblem& lq, const RiccatiResult& riccati);
-  double CurvatureAcross(const LqProblem& lq, const RiccatiResult& riccati, int t, const Rows& rows, Eigen::Index k);
-  void ScalePenalties(const LqProblem& lq, double regularization, RiccatiResult* out);
-  double Residual();
+  double Residual() const;
   void UpdateMultipliers();
-  bool Recur(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out);
   void Begin();
-  bool Refine(LqProblem* lq, double regularization, bool from_prediction, RiccatiResult* out);
-  void Promise(RiccatiResult* out);
+  bool Recur(LqProblem* lq, double regularization, RiccatiResult* out);
+  bool Refine(LqProblem* lq, double regularization, RiccatiResult* out);
+
+  // constrained_lq_barriers.cc: where these do not end
+  double FirstBarrier() const;
+  void PlaceBarriers(double mu);
+  void ImposeBarriers(double mu, double regularization, LqProblem* lq);
+  void FollowPolicy(const LqProblem& lq, const RiccatiResult& riccati);
+  double StepBarriers(double mu);
+  double Gap() const;
+  bool SolveByBarriers(LqProblem* lq, double regularization, RiccatiResult* out);
+  bool EaseEnds();
+  bool FollowPath(LqProblem* lq, double regularization, RiccatiResult* out);
 
   const Cost& cost_;
   const ConstraintSet& constraints_;
@@ -84,16 +125,19 @@ class ConstrainedLq final : public Cost {
   double tolerance_;
   mutable std::vector<Rows> rows_;  // knot by knot; each is written where its knot is expanded
   mutable const Trajectory* seen_ = nullptr;
-  mutable bool fresh_ = false;  // lq is as the expansion left it
-  std::vector<Base> base_;      // N + 1
-  MatrixXd dX_, dU_;            // the predicted motion
-  VectorXd largest_multiplier_, residual_, lxx_dx_, luu_du_, du_;
-  bool bounds_changed_ = false;    // by the last prediction
-  std::vector<char> scaled_;       // of each constraint, whether its penalty is chosen
-  std::vector<int> across_knots_;  // memory of that choice
-  VectorXd across_x_, across_u_, across_moved_;
-  std::vector<MatrixXd> lambda_;  // before Refine
+  mutable bool fresh_ = false;   // lq is as the expansion left it
+  std::vector<Base> base_;       // N + 1
+  MatrixXd dX_, dU_;             // the predicted motion
+  VectorXd across_;              // of each constraint, (C8); 0: nothing has moved it so far
+  VectorXd largest_multiplier_;  // of each constraint, where no controls keep it
   bool exact_ = false;
+
+  // memory
+  VectorXd lxx_dx_, luu_du_, du_, across_x_, across_u_, across_moved_;
+  std::vector<int> across_knots_;
+  std::vector<MatrixXd> lambda_;  // before Solve
+  std::vector<Barrier> barriers_;
+  MatrixXd ahead_X_, ahead_U_;  // where a step of the barriers would lead
 };
 
 }  // namespace costate

@@ -162,11 +162,9 @@ MpcPlanPtr MpcPlanner::First(const IterationCallback& callback, MpcReport* repor
   if (constrained_) start.constraints = &constraints_.set();
   const SolveResult solved = SolveTask(task_, start, guess, {.iteration = callback}).result;
   const auto have_all = [&](auto size) { return static_cast<int>(size) == constraints_.set().size(); };
-  if (constrained_ && solved.status != SolveStatus::kDiverged && have_all(solved.multipliers.size()) &&
-      have_all(solved.state.penalties.size())) {  // a motion back within constraints has none
+  const bool kept = solved.status != SolveStatus::kDiverged && solved.status != SolveStatus::kInfeasible;
+  if (constrained_ && kept && have_all(solved.multipliers.size()))  // a motion back within constraints has none
     constrained_->augmented.lambda = solved.multipliers;
-    constrained_->augmented.rho = solved.state.penalties;
-  }
   return TakeFirst(solved, report);
 }
 

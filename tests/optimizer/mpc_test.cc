@@ -584,7 +584,7 @@ TEST_F(Mpc, FindsTheMultipliersOfALinearQuadraticProblem) {
   EXPECT_NEAR(constrained.augmented.lambda[0](0, N), -10 * r, 1e-6);
   EXPECT_NEAR(riccati.k(0, 0), 10, 1e-6);
 
-  // bounds that allow a tenth of it: no multiplier does, and the one that there was stays
+  // bounds that allow a tenth of it: all of them, and an end that nothing reaches is dear, not infinitely so: (C7e)
   expand();
   constrained.augmented.lambda[0].setZero();
   for (LqKnot& knot : lq.knots) {
@@ -593,9 +593,9 @@ TEST_F(Mpc, FindsTheMultipliersOfALinearQuadraticProblem) {
   }
   constrained.Solve(&lq, 0, &riccati);
   ASSERT_TRUE(riccati.ok);
-  EXPECT_FALSE(constrained.exact());
-  EXPECT_EQ(constrained.augmented.lambda[0](0, N), 0);
-  EXPECT_EQ(riccati.k(0, 0), 1);
+  EXPECT_TRUE(constrained.exact());
+  EXPECT_NEAR(constrained.augmented.lambda[0](0, N), -r / (N * h), 1e-6);
+  EXPECT_NEAR(riccati.k(0, 0), 1, 1e-6);
 }
 
 // the least effort from rest at 0 to rest at 1 m within T = 1 s, no faster than v = 1.2 m/s: the force falls linearly
@@ -709,6 +709,40 @@ TEST_F(Mpc, KeepsTheLimitOfAMotorsPower) {
   EXPECT_LT(most, 3 + 1e-4);
   EXPECT_GT(most, 2.99);
   EXPECT_NEAR(result.trajectory.X(0, N), 1, 0.01);
+}
+
+// a servo that the hand's path asks for more than speeds, torques and powers allow, a plan of one iteration an interval:
+// rounds of multipliers alone do not end there
+TEST_F(Mpc, KeepsLimitsThatAreReachedAllTheTime) {
+  const support::TemporaryFolder folder;
+  folder.Write("arm.xml",
+               "<mujoco><option timestep='.002' integrator='implicitfast'/><default><geom contype='0' conaffinity='0'/>"
+               "</default><worldbody><body pos='0 0 1'><joint name='shoulder' axis='0 1 0' armature='.1'/>"
+               "<geom type='capsule' size='.05' fromto='0 0 0 .4 0 0' mass='8'/><body pos='.4 0 0'>"
+               "<joint name='elbow' axis='0 1 0' armature='.1'/><geom type='capsule' size='.04' fromto='0 0 0 .4 0 0' "
+               "mass='4'/><site name='tip' pos='.4 0 0'/></body></body></worldbody><actuator>"
+               "<position joint='shoulder' kp='2000' kv='100' ctrlrange='-6 6' forcerange='-150 150'/>"
+               "<position joint='elbow' kp='2000' kv='100' ctrlrange='-6 6' forcerange='-150 150'/></actuator>"
+               "<keyframe><key name='home' qpos='-.6 1.5' ctrl='-.6 1.5'/></keyframe></mujoco>");
+  std::string circle = "time,x,y,z\n";
+  for (int i = 0; i <= 150; ++i) {
+    const double angle = 0.1 * i;
+    circle += fmt::format("{},{},0,{}\n", 0.02 * i, 0.5 + 0.2 * std::cos(angle), 1 + 0.2 * std::sin(angle));
+  }
+  folder.Write("circle.csv", circle);
+  const Task task = LoadTask(folder.Write(
+      "task.xml",
+      "<task model='arm.xml' horizon='.5' controlstep='5'><start key='home'/><guess key='home'/>"
+      "<cost site='tip' quantity='pos' target='file:circle.csv' weight='100'/><cost ctrl='all' target='key:home' "
+      "weight='1e-3'/><cost qvel='all' weight='1e-3'/>"
+      "<limit name='speed' joint='all' quantity='velocity' lower='-2' upper='2'/>"
+      "<limit name='torque' actuator='all' quantity='force' lower='-70' upper='70'/>"
+      "<limit name='power' actuator='all' quantity='power' upper='40'/></task>"));
+  const MpcResult result = RunMpc(task, {.duration = 2});
+  for (const MpcConstraintReport& report : result.constraints)
+    EXPECT_LT(report.motion.relative, 1e-3) << report.plan.name;
+  const double speed = result.trajectory.X.bottomRows(2).cwiseAbs().maxCoeff();
+  EXPECT_GT(speed, 1.99);
 }
 
 // a cost of next to nothing across the limits leaves their multipliers: penalties are theirs
