@@ -195,6 +195,7 @@ SensorDerivative::SensorDerivative(const mjModel* m)
     int& end = subtree_end_[m->body_parentid[b]];
     end = std::max(end, subtree_end_[b]);
   }
+  of_dim_.resize(1 + (m->nsensor > 0 ? *std::max_element(m->sensor_dim, m->sensor_dim + m->nsensor) : 0));
   rows_.Resize(nv_, ndx_ + static_cast<int>(m->nu));
   wrench_.Resize(nv_, ndx_ + static_cast<int>(m->nu));
 }
@@ -260,14 +261,14 @@ void SensorDerivative::Pull(const SensorPoint& point, const double* covector, co
     }
     const Eigen::Map<const VectorXd> weight(weight_.data(), dim);
     if (weight.isZero(0)) continue;
-    if (scratch_.C.rows() < dim || scratch_.C.cols() != ndx_) scratch_.C.resize(dim, ndx_);
-    scratch_.C.topRows(dim).setZero();
-    if (none || !Sensor(i)) {
-      differenced_[i] = any_differenced_ = true;
-      if (out.xfrc) PullAppliedWrenches(m, point.d, i, weight_.data(), out.xfrc);
-      continue;
-    }
-    direct.noalias() += scratch_.C.topRows(dim).transpose() * weight;
+    scratch_.C.swap(of_dim_[dim]);
+    scratch_.C.setZero(dim, ndx_);
+    const bool closed = !none && Sensor(i);
+    if (closed) direct.noalias() += scratch_.C.transpose() * weight;
+    scratch_.C.swap(of_dim_[dim]);
+    if (closed) continue;
+    differenced_[i] = any_differenced_ = true;
+    if (out.xfrc) PullAppliedWrenches(m, point.d, i, weight_.data(), out.xfrc);
   }
   pull_ = nullptr;
 }

@@ -254,6 +254,7 @@ class SensorDerivative {
   const Pulled* pull_ = nullptr;  // rows are contracted with weight_ instead of kept …
   std::vector<double> weight_;    // … the sensor's own; out_ is then scratch_
   StepDerivative scratch_;
+  std::vector<MatrixXd> of_dim_;  // its C, by the number of rows
   std::vector<char> selected_;
   bool reads_axes_ = false, reads_contacts_ = false, reads_values_ = false;
   int nv_, ndx_;
