@@ -64,11 +64,11 @@ class ConstrainedLq final : public Cost {
 
   // one side of a row, or of a control, on the way to the solution: sign z + s - v = bound, (C7b)
   struct Barrier {
-    int t, i, k;  // knot, constraint or -1, row or control
-    double sign, bound;
-    double below, above;  // what |lambda| is less than on either side
-    double stiff_s, stiff_v;
-    double s, v, lambda;
+    int t = 0, i = -1, k = 0;  // knot, constraint or -1, row or control
+    double sign = 1, bound = 0;
+    double below = 0, above = INFINITY;  // what |lambda| is less than on either side
+    double stiff_s = 0, stiff_v = 0;
+    double s = 0, v = 0, lambda = 0;
     double weight = 0, shift = 0;  // of the step: dlambda = weight (sign z + shift)
     double ds = 0, dv = 0, dlambda = 0;
 
@@ -111,6 +111,7 @@ class ConstrainedLq final : public Cost {
   // constrained_lq_barriers.cc: where these do not end
   double FirstBarrier() const;
   void PlaceBarriers(double mu);
+  void PlaceSides(Barrier side, double c, double lower, double upper, double room, double mu);
   void ImposeBarriers(double mu, double regularization, LqProblem* lq);
   void FollowPolicy(const LqProblem& lq, const RiccatiResult& riccati);
   double StepBarriers(double mu);

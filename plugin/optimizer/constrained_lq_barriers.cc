@@ -50,28 +50,38 @@ void ConstrainedLq::PlaceBarriers(double mu) {
       const double most = largest_multiplier_[i], rho = Stiffness(i), least = Centre(mu, most, rho);
       for (int k = 0; k < rows.c.size(); ++k) {
         const double lower = Aim(info, k, -kInf), upper = Aim(info, k, kInf), c = rows.c[k];
+        Barrier row{.t = t, .i = i, .k = k, .above = most, .stiff_v = rho, .v = least};
         if (lower == upper) {
-          const double s = least + std::max(upper - c, 0.0), v = least + std::max(c - upper, 0.0);
-          barriers_.push_back({t, i, k, 1, upper, most, most, rho, rho, s, v, 0});
+          row.bound = upper;
+          row.below = most;
+          row.stiff_s = rho;
+          row.s = least + std::max(upper - c, 0.0);
+          row.v += std::max(c - upper, 0.0);
+          barriers_.push_back(row);
           continue;
         }
-        const double room = std::max(kRoom * BoundScale(info.lower[k], info.upper[k]), 10 * mu / most);
-        for (const double sign : {1.0, -1.0}) {
-          const double bound = sign > 0 ? upper : -lower, s = std::max(bound - sign * c, room);
-          if (bound < kInf) barriers_.push_back({t, i, k, sign, bound, 0, most, 0, rho, s, least, mu / s});
-        }
+        PlaceSides(row, c, lower, upper, std::max(kRoom * BoundScale(info.lower[k], info.upper[k]), 10 * mu / most),
+                   mu);
       }
     }
     if (t == N_) continue;
     const Base& base = base_[static_cast<std::size_t>(t)];
     for (int j = 0; j < base.du_lower.size(); ++j) {
-      const double range = base.du_upper[j] - base.du_lower[j], room = kRoom * (range < kInf ? range : 1);
-      if (range <= 0) continue;
-      for (const double sign : {1.0, -1.0}) {
-        const double bound = sign > 0 ? base.du_upper[j] : -base.du_lower[j], s = std::max(bound, room);
-        if (bound < kInf) barriers_.push_back({t, -1, j, sign, bound, 0, kInf, 0, 0, s, 0, mu / s});
-      }
+      const double lower = base.du_lower[j], upper = base.du_upper[j], range = upper - lower;
+      if (range > 0) PlaceSides({.t = t, .k = j}, 0, lower, upper, kRoom * (range < kInf ? range : 1), mu);
     }
+  }
+}
+
+// both bounds of a value that is c, with that room at least
+void ConstrainedLq::PlaceSides(Barrier side, double c, double lower, double upper, double room, double mu) {
+  for (const double sign : {1.0, -1.0}) {
+    side.sign = sign;
+    side.bound = sign > 0 ? upper : -lower;
+    if (side.bound == kInf) continue;
+    side.s = std::max(side.bound - sign * c, room);
+    side.lambda = mu / side.s;
+    barriers_.push_back(side);
   }
 }
 

@@ -115,6 +115,17 @@ Drawn Draw(unsigned seed, double far) {
   return drawn;
 }
 
+// visit(constraint, knot, row, its value along the motion)
+template <typename Visit>
+void ForRows(const Drawn& drawn, const Solved& solved, Visit visit) {
+  for (std::size_t i = 0; i < drawn.rows.size(); ++i) {
+    for (int t = drawn.rows[i]->info().first; t <= drawn.rows[i]->info().last; ++t) {
+      const VectorXd c = drawn.rows[i]->At(t, solved);
+      for (Eigen::Index k = 0; k < c.size(); ++k) visit(i, t, k, c[k]);
+    }
+  }
+}
+
 constexpr double kMu = 0.05;  // regularization
 // a multiplier times the room that its bound leaves: of costs of some 30, 1e-8 of them on the way and as much by rounding
 // behind weights of 1e7
@@ -214,20 +225,16 @@ TEST_F(ConstrainedLqTest, FindsWhatKarushKuhnAndTuckerAskFor) {
         at_bounds += std::abs(slope) > 1e-3;
       }
     }
-    for (std::size_t i = 0; i < drawn.rows.size(); ++i) {
+    ForRows(drawn, solved, [&](std::size_t i, int t, Eigen::Index k, double c) {
       const ConstraintInfo& info = drawn.rows[i]->info();
-      for (int t = info.first; t <= info.last; ++t) {
-        const VectorXd c = drawn.rows[i]->At(t, solved);
-        for (Eigen::Index k = 0; k < c.size(); ++k) {
-          const double lambda = augmented.lambda[i](k, t);
-          ASSERT_GE(c[k], info.lower[k] - 1e-6) << info.name << " " << t;
-          ASSERT_LE(c[k], info.upper[k] + 1e-6) << info.name << " " << t;
-          const double room = lambda > 0 ? info.upper[k] - c[k] : lambda < 0 ? c[k] - info.lower[k] : 0;
-          ASSERT_LE(std::abs(lambda) * room, kGap) << info.name << " " << t;
-          active += std::abs(lambda) > 1e-3;
-        }
-      }
-    }
+      const double lambda = augmented.lambda[i](k, t);
+      ASSERT_GE(c, info.lower[k] - 1e-6) << info.name << " " << t;
+      ASSERT_LE(c, info.upper[k] + 1e-6) << info.name << " " << t;
+      const double room = lambda > 0 ? info.upper[k] - c : lambda < 0 ? c - info.lower[k] : 0;
+      ASSERT_LE(std::abs(lambda) * room, kGap) << info.name << " " << t;
+      active += std::abs(lambda) > 1e-3;
+    });
+    ASSERT_FALSE(HasFatalFailure());
   }
   EXPECT_GT(at_bounds, 100);
   EXPECT_GT(active, 100);
@@ -243,24 +250,17 @@ TEST_F(ConstrainedLqTest, PaysAsMuchForEachBoundThatCannotBeKept) {
     const Solved solved = solver.Solve();
     ASSERT_TRUE(solver.riccati.ok);
     ASSERT_TRUE(solved.exact);
-    for (std::size_t i = 0; i < drawn.rows.size(); ++i) {
+    ForRows(drawn, solved, [&](std::size_t i, int t, Eigen::Index k, double c) {
       const ConstraintInfo& info = drawn.rows[i]->info();
       const MatrixXd& lambda = solver.constrained.augmented.lambda[i];
       const double most = lambda.cwiseAbs().maxCoeff();
-      for (int t = info.first; t <= info.last; ++t) {
-        const VectorXd c = drawn.rows[i]->At(t, solved);
-        for (Eigen::Index k = 0; k < c.size(); ++k) {
-          const double over = std::max(c[k] - info.upper[k], info.lower[k] - c[k]);
-          if (over > 1e-3) {
-            ASSERT_NEAR(c[k] > info.upper[k] ? lambda(k, t) : -lambda(k, t), most, 1e-3 * most)
-                << info.name << " " << t;
-            ++missed;
-          } else {
-            ++kept;
-          }
-        }
+      const bool is_missed = std::max(c - info.upper[k], info.lower[k] - c) > 1e-3;
+      if (is_missed) {
+        ASSERT_NEAR(c > info.upper[k] ? lambda(k, t) : -lambda(k, t), most, 1e-3 * most) << info.name << " " << t;
       }
-    }
+      (is_missed ? missed : kept) += 1;
+    });
+    ASSERT_FALSE(HasFatalFailure());
   }
   EXPECT_GT(missed, 100);
   EXPECT_GT(kept, 1000);
