@@ -245,7 +245,7 @@ void ConstrainedLq::Promise(RiccatiResult* out) {
   out->expected_quadratic = 2 * (change - linear);
 }
 
-// the recursion with the rows that are active, about the predicted motion, and where it leads
+// the recursion with the rows that are active, about the predicted motion
 bool ConstrainedLq::Recur(LqProblem* lq, double regularization, RiccatiResult* out) {
   Restore(lq);
   ImposeRows(lq);
@@ -267,7 +267,7 @@ bool ConstrainedLq::Refine(LqProblem* lq, double regularization, RiccatiResult* 
   Begin();
   double gradient_norm = 0;
   bool settled = false;
-  for (int round = 1; round <= kMostRounds && !settled; ++round) {
+  for (int round = 1; round <= kMostRounds; ++round) {
     if (!Recur(lq, regularization, out)) return false;
     if (round == 1) gradient_norm = out->gradient_norm;
     const bool other_bounds = Predict(*lq, *out);

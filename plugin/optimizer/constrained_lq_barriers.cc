@@ -8,7 +8,7 @@
 namespace costate {
 namespace {
 
-constexpr int kMostSteps = 40;
+constexpr int kMostSteps = 40;         // of the recursion
 constexpr double kToBoundary = 0.995;  // of the way to where a slack or its dual would be zero
 constexpr double kFirst = 0.01;        // mu at first, in the largest multipliers times bounds
 constexpr double kLast = 1e-8;         // the mean of s lambda in mu at first, at the end …
@@ -20,10 +20,10 @@ constexpr double kRoom = 0.01;         // of a bound or of a control's range: sl
 double Share(double x, double dx, double share) { return dx < 0 ? std::min(share, -kToBoundary * x / dx) : share; }
 
 // v with v (most + rho v) = mu
-double Centre(double mu, double most, double rho) { return 2 * mu / (most + std::sqrt(most * most + 4 * rho * mu)); }
+double LeastGive(double mu, double most, double rho) { return 2 * mu / (most + std::sqrt(most * most + 4 * rho * mu)); }
 
 // mu of the next step from the mean of s lambda, by how far this one has come
-double Centred(double gap, double share) { return gap * (share > 0.9 ? 0.05 : share > 0.5 ? 0.3 : 0.8); }
+double NextBarrier(double gap, double share) { return gap * (share > 0.9 ? 0.05 : share > 0.5 ? 0.3 : 0.8); }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void ConstrainedLq::PlaceBarriers(double mu) {
       const Rows& rows = At(t, i);
       if (!rows.holds || across_[i] == 0) continue;
       const ConstraintInfo& info = constraints_[i].info();
-      const double most = largest_multiplier_[i], rho = Stiffness(i), least = Centre(mu, most, rho);
+      const double most = largest_multiplier_[i], rho = Stiffness(i), least = LeastGive(mu, most, rho);
       for (int k = 0; k < rows.c.size(); ++k) {
         const double lower = Aim(info, k, -kInf), upper = Aim(info, k, kInf), c = rows.c[k];
         Barrier row{.t = t, .i = i, .k = k, .above = most, .stiff_v = rho, .v = least};
@@ -194,7 +194,7 @@ bool ConstrainedLq::SolveByBarriers(LqProblem* lq, double regularization, Riccat
     gap = Gap();
     if (!(gap < kInf)) return false;
     if (share > 0.99 && gap <= kLast * first) break;
-    mu = Centred(gap, share);
+    mu = NextBarrier(gap, share);
   }
   return gap <= kEnough * first;
 }
