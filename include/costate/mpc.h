@@ -133,7 +133,8 @@ void CheckMpc(const Task& task, const MpcSimulation& simulation);
 
 /// Controls a simulation of task.model, or of simulation.plant, by iLQR plans of task.model: each starts where the
 /// robot will be when the plan acts (the measured state simulated over task.mpc.delay under what acts until then), from
-/// the last plan moved in time, with its gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)). The first plan is made
+/// the last plan moved in time, with its gains. Between plans u = clamp(u_bar + K (x ⊖ x_bar)), moved by as little as
+/// keeps what constraints hold of forces, powers and whatever else a control decides at once. The first plan is made
 /// before the clock starts, as the task says: solver settings and type, sampling, continuation, hopping. Costs with
 /// times count from the task's start, through all plans.
 ///
@@ -151,7 +152,7 @@ void CheckMpc(const Task& task, const MpcSimulation& simulation);
 /// @param first  told of each iteration of the first plan's solves, after `callback`; false ends the run.
 /// @throws Error{kInvalidArgument} for an option out of its range; Error{kUnsupported} for a task with a free start,
 ///         free time or a periodic constraint; as Solve, SolveContinuation and SolveBasinHopping.
-/// Source: plugin/optimizer/README.md, "MPC", "Constraints of plans".
+/// Source: plugin/optimizer/README.md, "MPC", "Constraints of plans", (M1) … (M7).
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback = {},
                  const IterationCallback& first = {});
 
@@ -201,7 +202,8 @@ class MpcController {
   /// The control (nu) that acts from now on, eq. (M1), with the feedback of this state; within a control interval it is
   /// held. Mocap poses and equalities are those of the data, plans follow them. A plan that is late, one that failed, a
   /// state that is not finite are events of the report, and the fall-back acts. Costs some ten microseconds where a
-  /// thread makes the plans; good until the next call.
+  /// thread makes the plans, beside a control interval's simulation within constraints on forces, and some derivatives
+  /// where these are to be kept; good until the next call.
   /// @param time  [s] of the robot's own clock, as data->time is: times of costs and events count from the first one.
   /// @throws Error{kInvalidArgument} before Start, for a time that is not finite or lies before the last one; what ended
   ///         the planner's thread.

@@ -72,11 +72,31 @@ void MpcConstraints::PlacePlan(double shift, double knot_time, int N) {
   }
 }
 
+void MpcConstraints::DropIf(bool (*drops)(const PlacedConstraint&)) {
+  for (PlacedConstraint* placed : placed_) {
+    if (drops(*placed)) placed->Place(0, -1, 0);
+  }
+}
+
 void MpcConstraints::PlaceMotion(double knot_time, int N) {
   PlacePlan(0, knot_time, N);
-  for (PlacedConstraint* placed : placed_) {
-    if (placed->window.end) placed->Place(0, -1, 0);
-  }
+  DropIf([](const PlacedConstraint& placed) { return placed.window.end; });
+}
+
+void MpcConstraints::PlaceControl(double now, double control_time) {
+  PlacePlan(now, control_time, 1);
+  DropIf([](const PlacedConstraint& placed) {
+    return placed.window.end || (!placed.window.moved_by_control && placed.NeedsSensors());
+  });
+}
+
+void MpcConstraints::DropStates() {
+  DropIf([](const PlacedConstraint& placed) { return !placed.window.moved_by_control; });
+}
+
+bool MpcConstraints::AnyMovedByControl() const {
+  return std::any_of(placed_.begin(), placed_.end(),
+                     [](const PlacedConstraint* placed) { return placed->window.moved_by_control; });
 }
 
 }  // namespace costate

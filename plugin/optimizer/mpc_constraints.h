@@ -56,6 +56,15 @@ class MpcConstraints {
   /// At the knots of a plan that begins `shift` seconds after the task.
   void PlacePlan(double shift, double knot_time, int N);
 
+  /// At the interval of one control, which acts from `now` on: what it moves at once at knot 0, what reads the state
+  /// alone at knot 1, the rest nowhere.
+  void PlaceControl(double now, double control_time);
+
+  /// From now on those that controls do not move hold nowhere.
+  void DropStates();
+
+  bool AnyMovedByControl() const;
+
   /// At those of what the robot did from the task's start on, N control intervals: ends of plans are not in it.
   void PlaceMotion(double knot_time, int N);
 
@@ -67,6 +76,8 @@ class MpcConstraints {
 
  private:
   ConstraintSet set_;
+  void DropIf(bool (*drops)(const PlacedConstraint&));
+
   std::vector<PlacedConstraint*> placed_;  // of set_
   std::vector<bool> stays_at_end_;
 };

@@ -13,7 +13,7 @@ constexpr double kDampEffort =
 }  // namespace
 
 MpcControl::MpcControl(const Task& task, const Problem& problem, std::vector<MpcEvent>* events)
-    : task_(task), problem_(problem), events_(events) {
+    : task_(task), problem_(problem), events_(events), filter_(task) {
   u_ = task.U_guess.col(0).cwiseMax(task.u_lower).cwiseMin(task.u_upper);
 }
 
@@ -50,7 +50,10 @@ const VectorXd& MpcControl::At(double now, const MpcMeasurement& measured) {
   const MpcPlan& plan = book_.At(now);
   if (missing_) ++fallback_steps_;
   if (!missing_ || task_.mpc.fallback == MpcFallback::kPlan) {
-    if (plan.Control(problem_, task_.mpc.feedback, now, measured.x, &u_)) return u_;
+    if (plan.Control(problem_, task_.mpc.feedback, now, measured.x, &u_)) {
+      filter_.Keep(measured, &u_);
+      return u_;
+    }
     if (!exhausted_) {
       const bool damps = task_.mpc.fallback == MpcFallback::kDamp;
       events_->push_back({now, MpcEventKind::kExhausted,

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "optimizer/box_qp.h"
+#include "optimizer/mpc_filter.h"
 #include "optimizer/mpc_planner.h"
 
 namespace costate {
@@ -44,6 +45,7 @@ class MpcControl {
   std::vector<MpcEvent>* events_;
   std::vector<MpcConstraintReport> constraints_;
   MpcPlanBook book_;
+  MpcFilter filter_;
   bool missing_ = false, exhausted_ = false;
   int fallback_steps_ = 0, plans_taken_ = 0;
   VectorXd u_;

@@ -4,7 +4,7 @@
 
 #include <costate/task.h>
 
-#include "optimizer/mpc_planner.h"
+#include "optimizer/mpc_measurement.h"
 
 namespace costate {
 

@@ -36,13 +36,6 @@ bool EndsThere(const Problem& problem, const Trajectory& motion, double knot_tim
 
 }  // namespace
 
-void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data) {
-  SetContext(task.model.get(), data, task.context);
-  SetMovingContext(task.model.get(), data, measured.moving);
-  if (measured.scene.size() > 0) SetStatePart(task.model.get(), data, measured.scene, kSceneSignature);
-  mju_addTo(data->qfrc_applied, measured.force.data(), static_cast<int>(measured.force.size()));
-}
-
 MpcPlanner::MpcPlanner(const Task& task, const MpcGoals* goals)
     : task_(task),
       goals_(goals),
@@ -51,7 +44,8 @@ MpcPlanner::MpcPlanner(const Task& task, const MpcGoals* goals)
       model_(CopyModel(task.model.get())),
       cost_(aimed_ ? aimed_.get() : task.cost.get()),
       constraints_(task),
-      data_(MakeData(task.model.get())) {
+      data_(MakeData(task.model.get())),
+      filter_(task) {
   const MpcOptions& mpc = task.mpc;
   if (mpc.timestep > 0) model_->opt.timestep = mpc.timestep;
   knot_time_ = task.substeps * model_->opt.timestep;
@@ -201,12 +195,21 @@ void MpcPlanner::Extend(const MpcPlan& last, double begin) {
 bool MpcPlanner::Predict(const MpcMeasurement& measured, double begin, const MpcPlanBook& book) {
   const mjModel* model = task_.model.get();
   SetMeasured(task_, measured, data_.get());
+  MpcMeasurement at = measured;
   x_ = measured.x;
   const int steps = task_.mpc.compensate ? static_cast<int>(std::lround((begin - measured.time) / control_time_)) : 0;
   for (int i = 0; i < steps; ++i) {
-    const double time = measured.time + i * control_time_;
-    const MpcPlan& plan = book.At(time);
-    if (!plan.Control(problem(), task_.mpc.feedback, time, x_, &u_)) u_ = plan.motion.U.col(plan.motion.N() - 1);
+    at.time = measured.time + i * control_time_;
+    const MpcPlan& plan = book.At(at.time);
+    if (plan.Control(problem(), task_.mpc.feedback, at.time, x_, &u_)) {
+      if (filter_.any()) {
+        at.x = x_;
+        at.moving = GetMovingContext(model, data_.get());
+        filter_.Keep(at, &u_);
+      }
+    } else {
+      u_ = plan.motion.U.col(plan.motion.N() - 1);
+    }
     VectorXd next(x_.size());
     const StepStatus status = Step(model, data_.get(), x_, u_, task_.substeps, next, none_);
     if (status != StepStatus::kOk) {

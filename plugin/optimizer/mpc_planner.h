@@ -13,6 +13,8 @@
 #include "optimizer/constrained_lq.h"
 #include "optimizer/goal_slots.h"
 #include "optimizer/mpc_constraints.h"
+#include "optimizer/mpc_filter.h"
+#include "optimizer/mpc_measurement.h"
 #include "optimizer/mpc_plan.h"
 
 namespace costate {
@@ -42,20 +44,6 @@ class ShiftedCost final : public Cost {
   const Cost* cost_;
   double shift_ = 0;
 };
-
-/// What is known of the robot at one time.
-struct MpcMeasurement {
-  double time = 0;     ///< [s] since the start
-  VectorXd x, moving;  ///< moving context: see kMovingSignature
-  VectorXd scene{};    ///< by kSceneSignature, where it is another than the task's; empty: it is not
-  VectorXd force{};    ///< nv, estimated: what acts beside all that the model knows of; empty: nothing
-};
-
-/// What stands about a robot, which no step moves.
-inline constexpr int kSceneSignature = mjSTATE_EQ_ACTIVE | mjSTATE_MOCAP_POS | mjSTATE_MOCAP_QUAT;
-
-/// The context in which the measured x is stepped: the task's, what had moved of it by then, the scene and the force.
-void SetMeasured(const Task& task, const MpcMeasurement& measured, mjData* data);
 
 class MpcPlanner {
  public:
@@ -104,7 +92,8 @@ class MpcPlanner {
   std::optional<ConstrainedLq> constrained_;  // cost_ within constraints_, where there are any
   std::unique_ptr<IlqrSolver> solver_;
   std::unique_ptr<Simulator> simulator_;  // of plans, one thread: goes on behind their ends
-  DataPtr data_;                          // of task.model: predicts
+  DataPtr data_;                          // of task.model: predicts …
+  MpcFilter filter_;                      // … what acts until a plan begins
   VectorXd x_, u_, none_, context_;
   Trajectory reference_, tail_;
   std::vector<MatrixXd> K_;

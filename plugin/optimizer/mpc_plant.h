@@ -5,7 +5,7 @@
 #include <costate/mpc.h>
 
 #include "core/random.h"
-#include "optimizer/mpc_planner.h"
+#include "optimizer/mpc_measurement.h"
 
 namespace costate {
 
