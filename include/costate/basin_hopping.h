@@ -66,9 +66,10 @@ struct BasinHoppingOptions {
   /// cost itself; but from a free start, and where their linear-quadratic problems would take more than 128 MiB.
   bool touch = true;
   /// With after_solve, where the best motion touches something fixed that nothing touches at the start (but planes and
-  /// height fields) and a solve without all such things is cheaper by a tenth: the first round has up to four solves
-  /// more and those along planned paths, which lead round them and then go on by the cost itself; but as with `touch`.
-  /// A solve that has converged there counts as stuck then.
+  /// height fields), or comes within 1 mm of what a constraint keeps it clear of, and a solve without all such things is
+  /// cheaper by a tenth, or keeps constraints that the best motion misses: the first round has up to four solves more
+  /// and those along planned paths, which lead round them and then go on by the cost itself; but as with `touch`. A
+  /// solve that has converged there counts as stuck then.
   /// Otherwise, where nothing touches at the start, the best motion touches something fixed (planes and height fields,
   /// too) and a solve without any contacts is cheaper by a tenth, or keeps constraints that the best motion misses: the
   /// first round has one solve more from its controls. That without contacts gives up after 20 iterations (80 within

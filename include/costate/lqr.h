@@ -50,6 +50,7 @@ struct BoxQpScratch {
   MatrixXd L;  ///< lower triangle: Cholesky factor of H with the rows and columns of clamped variables those of I
   VectorXd gradient, direction, trial;
   std::vector<char> clamped, clamped_before;
+  std::vector<double> packed;
 };
 
 /// Memory of the recursion, kept in the result so that a second call with the same sizes allocates no matrix.

@@ -191,24 +191,24 @@ std::string FailedFirstPlan(const MpcResult& result) {
 // violations by name, worst of the robot's first
 void PrintMpcConstraints(const Task& task, const MpcResult& result, double control_time) {
   const double tolerance = task.constrained.tolerance;
-  const auto worst = [&](const ConstraintReport& c, double time, const std::string& how_often) {
-    return c.violation == 0 ? std::string("kept")
-                            : fmt::format("violated by {:.3g} {} at {:.4g} s ({}), in {}", c.violation, c.unit, time,
-                                          c.component, how_often);
+  const auto worst = [&](const ConstraintReport& c, double time, int often, int of, const char* what) {
+    const std::string words = ViolationWords(c, tolerance, fmt::format("{:.4g} s", time));
+    return c.violation == 0          ? std::string("kept")
+           : c.relative <= tolerance ? "kept " + words
+                                     : words + fmt::format(", in {} of {}{}", often, of, what);
   };
   for (const MpcConstraintReport& c : result.constraints) {
     const bool held = c.motion.knot >= 0;
     const bool kept = held ? c.motion.relative <= tolerance : c.plan.relative <= tolerance;
-    fmt::print("  {:<13} {}: ", kept ? "kept" : "VIOLATED", c.plan.name);
-    if (held) {
-      fmt::print("{}; ", worst(c.motion, c.motion.knot * control_time,
-                               fmt::format("{} of {} intervals", c.violated, result.trajectory.N())));
+    fmt::print("  {:<13} {}", kept ? "kept" : "VIOLATED", c.plan.name);
+    if (held && c.motion.violation > 0) {
+      fmt::print(": {}",
+                 worst(c.motion, c.motion.knot * control_time, c.violated, result.trajectory.N(), " intervals"));
     }
     if (c.plan.knot >= 0) {
-      fmt::print("in plans {}\n",
-                 worst(c.plan, c.plan_time, fmt::format("{} of {}", c.plans_violated, result.plans_taken)));
+      fmt::print("; in plans {}\n", worst(c.plan, c.plan_time, c.plans_violated, result.plans_taken, ""));
     } else {
-      fmt::print("in no plan's time\n");
+      fmt::print("; in no plan's time\n");
     }
   }
 }

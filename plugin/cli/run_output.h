@@ -42,6 +42,9 @@ void RecordConstraint(const ConstraintReport& report, double tolerance, Record* 
 /// start.  @param more  behind that.
 void PrintConstraint(const ConstraintReport& report, double tolerance, double time, const std::string& more = "");
 
+/// "violated by 0.2 m at 1 s (sensor[tip.pos].0)", within the tolerance "to 1e-07 m …".
+std::string ViolationWords(const ConstraintReport& report, double tolerance, const std::string& when);
+
 inline constexpr char kConstraintFailure[] = "constraint: ";  ///< how such a failure begins
 
 /// A path as a word of a command line: in quotes where a shell would take it apart.

@@ -33,6 +33,20 @@ struct Lanes {
   typedef double Loose __attribute__((vector_size(8 * kLanes), aligned(8), may_alias));
 };
 
+// vectors of four that lie anywhere
+typedef double Loose4 __attribute__((vector_size(32), aligned(8), may_alias));
+
+// rows of a square ← its columns
+__attribute__((always_inline)) inline void Transpose4(const Double4& r0, const Double4& r1, const Double4& r2,
+                                                      const Double4& r3, Double4 (&out)[4]) {
+  const Double4 a = __builtin_shufflevector(r0, r1, 0, 4, 2, 6), b = __builtin_shufflevector(r0, r1, 1, 5, 3, 7);
+  const Double4 c = __builtin_shufflevector(r2, r3, 0, 4, 2, 6), d = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
+  out[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+  out[1] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+  out[2] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+  out[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
 }  // namespace costate
 
 #endif  // COSTATE_CORE_SIMD_H_

@@ -57,7 +57,6 @@ template <bool kSum>
 __attribute__((always_inline)) inline bool ScatterSums(int nv, int count, double h, const double* row,
                                                        const double* more, double* const* column) {
   constexpr int kWidth = BlockedMatrix::kWidth;
-  typedef double Loose4 __attribute__((vector_size(32), aligned(8)));
   Double4 zero[4] = {};
   const auto four = [&](int i, int k, int c) __attribute__((always_inline)) {
     const int at = (i + k) * kWidth + c;
@@ -79,10 +78,8 @@ __attribute__((always_inline)) inline bool ScatterSums(int nv, int count, double
     int c = 0;
     for (; c + 4 <= count; c += 4) {
       const Double4 r0 = four(i, 0, c), r1 = four(i, 1, c), r2 = four(i, 2, c), r3 = four(i, 3, c);
-      const Double4 a = __builtin_shufflevector(r0, r1, 0, 4, 2, 6), b = __builtin_shufflevector(r0, r1, 1, 5, 3, 7);
-      const Double4 d = __builtin_shufflevector(r2, r3, 0, 4, 2, 6), e = __builtin_shufflevector(r2, r3, 1, 5, 3, 7);
-      const Double4 out[4] = {__builtin_shufflevector(a, d, 0, 1, 4, 5), __builtin_shufflevector(b, e, 0, 1, 4, 5),
-                              __builtin_shufflevector(a, d, 2, 3, 6, 7), __builtin_shufflevector(b, e, 2, 3, 6, 7)};
+      Double4 out[4];
+      Transpose4(r0, r1, r2, r3, out);
       for (int k = 0; k < 4; k++) {
         const Double4 v = h * out[k];
         *reinterpret_cast<Loose4*>(column[c + k] + nv + i) = v;

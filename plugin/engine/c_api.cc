@@ -85,25 +85,18 @@ thread_local Cache cache;
 
 // columns to rows by squares of four, down eight rows at a time: one cache line of each column
 COSTATE_SIMD void WriteRows(std::ptrdiff_t rows, std::ptrdiff_t cols, const double* in, mjtNum* out) {
-  typedef double Loose4 __attribute__((vector_size(32), aligned(8), may_alias));
   const std::ptrdiff_t whole = rows / 4 * 4, squares = cols / 4 * 4;
   for (std::ptrdiff_t begin = 0; begin < whole; begin += 8) {
     const std::ptrdiff_t end = std::min(begin + 8, whole);
     for (std::ptrdiff_t c = 0; c < squares; c += 4) {
       for (std::ptrdiff_t r = begin; r < end; r += 4) {
         const double* from = in + c * rows + r;
-        const Loose4 c0 = *reinterpret_cast<const Loose4*>(from), c1 = *reinterpret_cast<const Loose4*>(from + rows),
-                     c2 = *reinterpret_cast<const Loose4*>(from + 2 * rows),
-                     c3 = *reinterpret_cast<const Loose4*>(from + 3 * rows);
-        const Loose4 low = __builtin_shufflevector(c0, c1, 0, 4, 2, 6),
-                     high = __builtin_shufflevector(c2, c3, 0, 4, 2, 6);
-        const Loose4 odd = __builtin_shufflevector(c0, c1, 1, 5, 3, 7),
-                     odd_high = __builtin_shufflevector(c2, c3, 1, 5, 3, 7);
-        mjtNum* to = out + r * cols + c;
-        *reinterpret_cast<Loose4*>(to) = __builtin_shufflevector(low, high, 0, 1, 4, 5);
-        *reinterpret_cast<Loose4*>(to + cols) = __builtin_shufflevector(odd, odd_high, 0, 1, 4, 5);
-        *reinterpret_cast<Loose4*>(to + 2 * cols) = __builtin_shufflevector(low, high, 2, 3, 6, 7);
-        *reinterpret_cast<Loose4*>(to + 3 * cols) = __builtin_shufflevector(odd, odd_high, 2, 3, 6, 7);
+        const auto column = [&](int k) __attribute__((always_inline)) {
+          return Double4(*reinterpret_cast<const Loose4*>(from + k * rows));
+        };
+        Double4 row[4];
+        Transpose4(column(0), column(1), column(2), column(3), row);
+        for (int k = 0; k < 4; k++) *reinterpret_cast<Loose4*>(out + (r + k) * cols + c) = row[k];
       }
     }
   }

@@ -160,7 +160,7 @@ double LinearizationPlugin::LargestEigenvalue() {
 double LinearizationPlugin::LargestSingularValue() {
   if (derivative_.A.rows() == 0) return 0;  // a model without degrees of freedom
   squared_.setZero();
-  AddTransposedProduct(derivative_.A, derivative_.A, &squared_, &packed_);
+  PackLeftTransposed(derivative_.A, &packed_).AddProduct(derivative_.A, squared_);
   symmetric_.compute(squared_, Eigen::EigenvaluesOnly);
   return std::sqrt(std::max(0.0, symmetric_.eigenvalues()[squared_.rows() - 1]));
 }

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "core/dense_product.h"
+
 namespace costate {
 namespace {
 
@@ -99,7 +101,7 @@ BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower,
 
     // direction = -H_ff⁻¹ gradient_f
     s->direction = -s->gradient;
-    SolveFree(*s, s->direction);
+    SolveFree(s, s->direction);
     const double slope = s->gradient.dot(s->direction);
     const double scale = std::abs(x.dot(g)) + x.dot(s->gradient - g);
     if (-slope <= kDecrement * scale) return BoxQpStatus::kSolved;
@@ -116,17 +118,20 @@ BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower,
   return BoxQpStatus::kIterationLimit;
 }
 
-void SolveFree(const BoxQpScratch& scratch, MatrixRef Y) {
+void SolveFree(BoxQpScratch* scratch, MatrixRef Y) {
   for (Eigen::Index i = 0; i < Y.rows(); ++i) {
-    if (scratch.clamped[i]) Y.row(i).setZero();
+    if (scratch->clamped[i]) Y.row(i).setZero();
   }
+  const MatrixXd& L = scratch->L;
   if (Y.rows() == 1) {  // Eigen's own two products, without its blocks
-    const double inverse = 1 / scratch.L(0, 0);
+    const double inverse = 1 / L(0, 0);
     for (int i = 0; i < 2; ++i) Y *= inverse;
-    return;
+  } else if (Y.cols() == 1) {
+    L.triangularView<Eigen::Lower>().solveInPlace(Y);
+    L.triangularView<Eigen::Lower>().transpose().solveInPlace(Y);
+  } else {
+    SolveFactored(L, Y, &scratch->packed);
   }
-  scratch.L.triangularView<Eigen::Lower>().solveInPlace(Y);
-  scratch.L.triangularView<Eigen::Lower>().transpose().solveInPlace(Y);
 }
 
 }  // namespace costate

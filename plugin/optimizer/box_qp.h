@@ -23,7 +23,7 @@ BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower,
                        BoxQpScratch* scratch);
 
 /// Y ← H_ff⁻¹ Y in the free rows, 0 in the clamped rows, with the factor of the last SolveBoxQp.
-void SolveFree(const BoxQpScratch& scratch, MatrixRef Y);
+void SolveFree(BoxQpScratch* scratch, MatrixRef Y);
 
 /// S ← its Cholesky factor (lower triangle). False when S is not positive definite to rounding, or not finite.
 bool FactorInPlace(MatrixXd* S);

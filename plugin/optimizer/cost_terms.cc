@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/dense_product.h"
 #include "core/difference_row.h"
 
 namespace costate {
@@ -50,6 +51,7 @@ QuaternionPair Quaternions(const RotationEntry& rotation, const KnotView& knot, 
 struct TermScratch {
   VectorXd r, z, slots, g, d, v, rJ;
   MatrixXd J, Ju, DJ, DJu, Jz, V;
+  PackedMatrix packed;
   ResidualJacobian map;
   double outer = 0;
 };
@@ -420,11 +422,11 @@ void ResidualJacobians(const ResidualTerm& term, const KnotView& knot, int state
   MeasuredJacobian(term, knot, state_columns, control, C, D, scratch);
   if (!term.map) return;
   const ResidualJacobian& map = scratch->map;
-  scratch->Jz.noalias() = map.measured * scratch->J;
+  SetProduct(map.measured, scratch->J, &scratch->Jz, &scratch->packed);
   scratch->J.swap(scratch->Jz);
   if (map.x.size() > 0) scratch->J.topRows(map.x.rows()) += map.x;
   if (!control) return;
-  scratch->Jz.noalias() = map.measured * scratch->Ju;
+  SetProduct(map.measured, scratch->Ju, &scratch->Jz, &scratch->packed);
   scratch->Ju.swap(scratch->Jz);
   if (map.u.size() > 0) scratch->Ju.topRows(map.u.rows()) += map.u;
 }
@@ -443,8 +445,8 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
   const MatrixXd &J = scratch.J, &Ju = scratch.Ju;
   const Eigen::Index rows = r.size();
 
-  // lx += Jᵀg, lxx += Jᵀ (diag(d) + outer r rᵀ) J, and the same with Ju; rows of curvature below r's have none of g, and 1
-  // for d
+  // lx += Jᵀg, lxx += Jᵀ (diag(d) + outer r rᵀ) J, its lower triangle, and the same with Ju; rows of curvature below r's
+  // have none of g, and 1 for d
   const auto weighted = [&](const MatrixXd& jacobian, MatrixXd* DJ) {
     *DJ = jacobian;
     DJ->topRows(rows).array().colwise() *= d.array();
@@ -454,12 +456,13 @@ void ResidualCost::ExpandDense(const ResidualTerm& term, const Plan& plan, const
   };
   weighted(J, &scratch.DJ);
   out->lx.head(n).noalias() += J.topRows(rows).transpose() * g;
-  out->lxx.topLeftCorner(n, n).noalias() += J.transpose() * scratch.DJ;
+  PackLeftTransposed(J, &scratch.packed).AddProductLower(scratch.DJ, out->lxx.topLeftCorner(n, n));
   if (!control) return;
   weighted(Ju, &scratch.DJu);
   out->lu.noalias() += Ju.topRows(rows).transpose() * g;
-  out->lux.leftCols(n).noalias() += Ju.transpose() * scratch.DJ;
-  out->luu.noalias() += Ju.transpose() * scratch.DJu;
+  const LeftFactor left = PackLeftTransposed(Ju, &scratch.packed);
+  left.AddProduct(scratch.DJ, out->lux.leftCols(n));
+  left.AddProductLower(scratch.DJu, out->luu);
 }
 
 void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
@@ -471,6 +474,8 @@ void ResidualCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef
       ExpandDense(terms_[i], plans_[i], knot, weight, scale, C, D, out);
     }
   });
+  MirrorLower(&out->lxx);
+  MirrorLower(&out->luu);
 }
 
 // by its own residual's Jacobian: what slopes of sensors make of it is not its own

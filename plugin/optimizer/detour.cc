@@ -14,6 +14,7 @@
 #include "core/engine_guard.h"
 #include "core/extremes.h"
 #include "core/posture.h"
+#include "optimizer/checked_constraint.h"
 #include "optimizer/go_on.h"
 #include "optimizer/task_path.h"
 #include "optimizer/via_cost.h"
@@ -28,6 +29,7 @@ constexpr double kClear = 0.3;                   // beyond an obstacle's edge, i
 constexpr double kSlower = 1.4, kLatest = 0.85;  // times the knots of a way that did not lead round, at most of all
 constexpr double kThereAlready = 0.99;           // of its way: a motion has arrived
 constexpr double kAlong = 0.8;                   // cosine of a side that lies on the way itself
+constexpr double kWellClear = 1e-3;              // [m] above what a constraint asks for
 constexpr double kNoWay = 1e-3;                  // of a side that no joint leads to, in terms of the largest
 
 bool IsFixed(const mjModel* m, int geom) { return m->body_treeid[m->geom_bodyid[geom]] < 0; }
@@ -64,6 +66,54 @@ std::map<int, Hit> Hits(const mjModel* m, const Problem& problem, ConstVectorRef
   }
   return hits;
 }
+
+// the obstacles that a constraint keeps something clear of: distances alone, of lower bounds alone; else none
+std::vector<int> KeptClearBy(const mjModel* m, const Constraint& constraint) {
+  const ConstraintInfo& info = constraint.info();
+  if (!constraint.NeedsSensors() || !info.lower.allFinite() || (info.upper.array() < kInf).any()) return {};
+  std::vector<char> read(static_cast<std::size_t>(m->nsensordata), 0);
+  constraint.MarkSensors(&read);
+  std::vector<int> obstacles;
+  const auto add = [&](int type, int id) {
+    if (type == mjOBJ_GEOM && MayHinder(m, id)) obstacles.push_back(id);
+    if (type != mjOBJ_BODY) return;
+    for (int k = 0; k < m->body_geomnum[id]; ++k)
+      if (MayHinder(m, m->body_geomadr[id] + k)) obstacles.push_back(m->body_geomadr[id] + k);
+  };
+  for (int i = 0; i < m->nsensor; ++i) {
+    const auto first = read.begin() + m->sensor_adr[i];
+    if (std::find(first, first + m->sensor_dim[i], 1) == first + m->sensor_dim[i]) continue;
+    if (m->sensor_type[i] != mjSENS_GEOMDIST) return {};
+    add(m->sensor_objtype[i], m->sensor_objid[i]);
+    add(m->sensor_reftype[i], m->sensor_refid[i]);
+  }
+  return obstacles;
+}
+
+// another's constraint in a set of its own
+class BorrowedConstraint final : public Constraint {
+ public:
+  explicit BorrowedConstraint(const Constraint* constraint) : Constraint(constraint->info()), of_(*constraint) {}
+  bool IsAt(int t, int N) const override { return of_.IsAt(t, N); }
+  void Value(const KnotView& knot, VectorXd* c) const override { of_.Value(knot, c); }
+  void Jacobian(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, MatrixXd* J, MatrixXd* Ju) const override {
+    of_.Jacobian(knot, C, D, J, Ju);
+  }
+  void Curvature(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, ConstVectorRef g, MatrixXd* V,
+                 MatrixXd* Vu) const override {
+    of_.Curvature(knot, C, D, g, V, Vu);
+  }
+  bool ReadsStart() const override { return of_.ReadsStart(); }
+  void StartJacobian(const KnotView& knot, MatrixXd* J0) const override { of_.StartJacobian(knot, J0); }
+  void PullBack(const KnotView& knot, ConstVectorRef g, KnotGradient* out) const override {
+    of_.PullBack(knot, g, out);
+  }
+  bool NeedsSensors() const override { return of_.NeedsSensors(); }
+  void MarkSensors(std::vector<char>* read) const override { of_.MarkSensors(read); }
+
+ private:
+  const Constraint& of_;
+};
 
 // half of what the box about a geom takes up along e, and where its middle is
 double HalfWidth(const mjModel* m, const mjData* d, int geom, const Vec3& e) {
@@ -333,13 +383,18 @@ class Lead {
   bool Along(const Vias& vias, bool through, const Guess& guess, SolverType type) {
     Problem led = problem_;
     if (through) led.model = passage_.model.get();
+    ConstrainedOptions constrained = constrained_;
+    if (through && passage_.constraints) {
+      led.constraints = passage_.constraints.get();
+      constrained = ForOthers(std::move(constrained));
+    }
     const ViaCost cost(led, vias);
     led.cost = &cost;
     IlqrOptions options = options_;
     options.type = type;
     options.iterations = std::min(kViaIterations, left_ - 1);
     if (go_on_.over() || options.iterations < 1) return false;
-    SolveResult there = Solve(led, guess, options, SayBeside(kRoundObstacles, &go_on_), constrained_);
+    SolveResult there = Solve(led, guess, options, SayBeside(kRoundObstacles, &go_on_), constrained);
     left_ -= static_cast<int>(there.iterations.size());
     if (there.status == SolveStatus::kDiverged) return false;
     motion_ = std::move(there.trajectory);
@@ -453,8 +508,35 @@ std::vector<int> StoodOn(const Problem& problem, const Trajectory& motion, const
   return stood_on;
 }
 
+std::vector<int> ObstaclesKeptClear(const Problem& problem, const Trajectory& motion) {
+  std::set<int> obstacles;
+  VectorXd c;
+  for (int i = 0; problem.constraints && i < problem.constraints->size(); ++i) {
+    const Constraint& constraint = (*problem.constraints)[i];
+    const std::vector<int> kept_clear = KeptClearBy(problem.model, constraint);
+    for (int t = 0; !kept_clear.empty() && t <= motion.N(); ++t) {
+      if (!constraint.IsAt(t, motion.N())) continue;
+      ConstraintValue(constraint, ViewKnot(motion, t, problem.knot_time()), &c);
+      if ((c - constraint.info().lower).minCoeff() > kWellClear) continue;
+      obstacles.insert(kept_clear.begin(), kept_clear.end());
+      break;
+    }
+  }
+  return {obstacles.begin(), obstacles.end()};
+}
+
+std::shared_ptr<const ConstraintSet> WithoutClearances(const Problem& problem) {
+  auto without = std::make_shared<ConstraintSet>();
+  const int all = problem.constraints ? problem.constraints->size() : 0;
+  for (int i = 0; i < all; ++i) {
+    const Constraint& constraint = (*problem.constraints)[i];
+    if (KeptClearBy(problem.model, constraint).empty()) without->Add(std::make_unique<BorrowedConstraint>(&constraint));
+  }
+  return without->size() == all ? nullptr : without;
+}
+
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion) {
-  if (ObstaclesThatAreHit(problem, motion).empty()) return {};
+  if (ObstaclesThatAreHit(problem, motion).empty() && ObstaclesKeptClear(problem, motion).empty()) return {};
   const mjModel* m = problem.model;
   const DataPtr data = MakeData(m);
   const EngineGuard guard(data.get());
@@ -471,6 +553,12 @@ ModelPtr WithoutObstacles(const mjModel* model, const std::vector<int>& obstacle
   ModelPtr without = CopyModel(model);
   for (const int geom : obstacles) without->geom_contype[geom] = without->geom_conaffinity[geom] = 0;
   return without;
+}
+
+ConstrainedOptions ForOthers(ConstrainedOptions constrained) {
+  constrained.multipliers.clear();
+  for (VectorXd* of_each : {&constrained.penalties, &constrained.residuals, &constrained.tokens}) of_each->resize(0);
+  return constrained;
 }
 
 std::vector<Detour> PlanDetours(const Problem& problem, Passage passage) {

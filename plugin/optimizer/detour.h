@@ -20,15 +20,26 @@ std::vector<int> ObstaclesThatAreHit(const Problem& problem, const Trajectory& m
 /// Of these, those that something touches at the end and above which one of the places is: to be stood on, not passed.
 std::vector<int> StoodOn(const Problem& problem, const Trajectory& motion, const std::vector<GoalPlace>& places);
 
-/// Where there are such, all that could be hit so, but those touched at the start.
+/// Where anything is hit, or barely kept clear of as constraints say, all that could be, but those touched at the start.
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion);
+
+/// Those that constraints of the problem keep something clear of, by distances with lower bounds alone, where the motion
+/// is not well above these.
+std::vector<int> ObstaclesKeptClear(const Problem& problem, const Trajectory& motion);
+
+/// The problem's constraints but those that keep clear of obstacles; null where there are none of these.
+std::shared_ptr<const ConstraintSet> WithoutClearances(const Problem& problem);
+
+/// The same options for other constraints: what they have of each is forgotten.
+ConstrainedOptions ForOthers(ConstrainedOptions constrained);
 
 /// A motion through obstacles.
 struct Passage {
-  std::shared_ptr<const mjModel> model;  ///< the problem's, whose obstacles nothing touches
-  Trajectory motion;                     ///< on it
-  MatrixXd guess;                        ///< where its solve began (nu × N)
-  double gain = 0;                       ///< by which that is cheaper than the one that they stop
+  std::shared_ptr<const mjModel> model;                ///< the problem's, whose obstacles nothing touches
+  Trajectory motion;                                   ///< on it
+  MatrixXd guess;                                      ///< where its solve began (nu × N)
+  double gain = 0;                                     ///< by which that is cheaper than the one that they stop
+  std::shared_ptr<const ConstraintSet> constraints{};  ///< on it, where they are not the problem's
 };
 
 /// The model without these obstacles.

@@ -96,6 +96,28 @@ bool MayRepeat(const MatrixXd& U, const Problem& problem, double but_for) {
          ((but_for * HalfRanges(problem)).rowwise().replicate(moves.cols()) - moves).minCoeff() >= 0;
 }
 
+std::vector<MatrixXd> WavesAlongChains(const Problem& problem, const MatrixXd& about) {
+  const VectorXd places = ChainPlaces(problem.model), unit = KickUnits(problem);
+  std::vector<MatrixXd> waves;
+  if (places.maxCoeff() == 0) return waves;
+  const double dt = problem.knot_time();
+  const FrequencyRange range = PeriodicRange(problem.N * dt, dt);
+  for (const double size : kWaveSizes) {
+    for (const double lag : kWaveLags) {
+      for (int i = 0; i < kWaveFrequencies; ++i) {
+        const double frequency = range.low * std::pow(range.high / range.low, (i + 0.5) / kWaveFrequencies);
+        MatrixXd U = about;
+        for (Eigen::Index t = 0; t < U.cols(); ++t) {
+          const double turns = frequency * static_cast<double>(t) * dt, grown = std::min(1.0, 2 * turns) * size;
+          U.col(t) += grown * unit.cwiseProduct((2 * std::numbers::pi * (turns - lag * places.array())).sin().matrix());
+        }
+        waves.push_back(WithinLimits(problem, U));
+      }
+    }
+  }
+  return waves;
+}
+
 std::vector<Beginning> BasinHopping::Kicked(int round) const {
   const VectorXd unit = KickUnits(problem_);
   std::vector<Beginning> kicked(static_cast<std::size_t>(hopping_.width), {{}, RoundOrigin::kKicked});
@@ -180,28 +202,15 @@ std::pair<double, int> BasinHopping::BestRollout(int count, const std::function<
   return {least, static_cast<int>(best)};
 }
 
-// Waves that travel along chains of driven joints, as bodies swim: the best, where it costs less than what was found.
+// Waves that travel along chains: the best, where it costs less than what was found.
 void BasinHopping::TryWaves(SamplingResult* found) const {
-  const VectorXd places = ChainPlaces(problem_.model), unit = KickUnits(problem_);
-  if (places.maxCoeff() == 0) return;
-  const double dt = problem_.knot_time();
-  const FrequencyRange range = PeriodicRange(problem_.N * dt, dt);
-  constexpr int kLags = std::size(kWaveLags), kSizes = std::size(kWaveSizes);
-  const auto wave = [&](int i) {
-    const double frequency =
-                     range.low * std::pow(range.high / range.low, (i % kWaveFrequencies + 0.5) / kWaveFrequencies),
-                 lag = kWaveLags[i / kWaveFrequencies % kLags], size = kWaveSizes[i / kWaveFrequencies / kLags];
-    MatrixXd U = constant_;
-    for (Eigen::Index t = 0; t < U.cols(); ++t) {
-      const double turns = frequency * static_cast<double>(t) * dt, grown = std::min(1.0, 2 * turns) * size;
-      U.col(t) += grown * unit.cwiseProduct((2 * std::numbers::pi * (turns - lag * places.array())).sin().matrix());
-    }
-    return WithinLimits(problem_, U);
-  };
-  const auto [cost, best] = BestRollout(kWaveFrequencies * kLags * kSizes, wave);
+  const std::vector<MatrixXd> waves = WavesAlongChains(problem_, constant_);
+  if (waves.empty()) return;
+  const auto [cost, best] =
+      BestRollout(static_cast<int>(waves.size()), [&](int i) { return waves[static_cast<std::size_t>(i)]; });
   if (!(cost < found->cost)) return;
   found->cost = cost;
-  found->U = wave(best);
+  found->U = waves[static_cast<std::size_t>(best)];
 }
 
 // A force that lasts leads where no kick does, whose mean is none: the guess's controls, one of them moved by the same
@@ -308,14 +317,16 @@ bool BasinHopping::MayLead() const {
          FitSideBySide(problem_.model, problem_.N) && CanHaveContacts(problem_.model);
 }
 
-// from the guess
-SolveResult BasinHopping::SolveFromGuess(const mjModel* model, const IterationCallback& callback) const {
+// from the guess, within the problem's constraints or others
+SolveResult BasinHopping::SolveFromGuess(const mjModel* model, const IterationCallback& callback,
+                                         const ConstraintSet* constraints) const {
   Problem problem = problem_;
   problem.model = model;
+  if (constraints) problem.constraints = constraints;
   IlqrOptions options = options_;
   options.stall_tolerance = hopping_.tolerance;
   options.tolerance = std::max(hopping_.tolerance, options_.tolerance);
-  return Solve(problem, {{}, guess_.U}, options, callback, constrained_);
+  return Solve(problem, {{}, guess_.U}, options, callback, constraints ? ForOthers(constrained_) : constrained_);
 }
 
 // What stands in the way: a motion through it, if it is worth the while, is led round.
@@ -326,16 +337,23 @@ std::vector<Beginning> BasinHopping::Around(int tries) {
   const SolveResult& best = out_.result;
   const std::vector<int> obstacles = FindObstacles(problem_, best.trajectory);
   if (obstacles.empty()) return around;
+  const bool missed = IsMissed();
   Passage passage;
   passage.model = WithoutObstacles(problem_.model, obstacles);
+  passage.constraints = WithoutClearances(problem_);
   int tried = 0;
-  SolveResult through = SolveFromGuess(passage.model.get(), [&](const IterationRecord& record) {
-    const bool worth = best.cost - record.cost > kHinders * std::abs(best.cost);
-    return RecordBeside("without what is in the way") && (worth || ++tried < tries);
-  });
+  const auto go_on = [&](const IterationRecord& record) {
+    const bool better =
+        missed ? record.violation < best.violation : best.cost - record.cost > kHinders * std::abs(best.cost);
+    return RecordBeside("without what is in the way") && (better || ++tried < tries);
+  };
+  SolveResult through = SolveFromGuess(passage.model.get(), go_on, passage.constraints.get());
   passage.gain = best.cost - through.cost;
-  const bool worth = through.status != SolveStatus::kDiverged && passage.gain > kHinders * std::abs(best.cost);
+  const bool kept = through.status != SolveStatus::kDiverged && through.violation <= constrained_.tolerance;
+  const bool worth = kept && (missed || passage.gain > kHinders * std::abs(best.cost));
   if (!worth || interrupted_) return around;
+  // what a motion that misses constraints costs says nothing of those that keep them
+  if (missed) passage.gain = through.cost > 0 ? through.cost : 1;
   passage.motion = std::move(through.trajectory);
   passage.guess = guess_.U;
   for (Detour& detour : PlanDetours(problem_, std::move(passage)))

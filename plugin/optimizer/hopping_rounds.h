@@ -32,6 +32,9 @@ struct Beginning {
 /// n of (B1): at each knot by itself, which bodies hardly follow, or slow, straight between few values.
 MatrixXd Kick(Eigen::Index nu, Eigen::Index N, bool slow, SampleStream* stream);
 
+/// Waves about these controls that travel along chains of driven joints, as bodies swim; none where there are no chains.
+std::vector<MatrixXd> WavesAlongChains(const Problem& problem, const MatrixXd& about);
+
 /// Do these controls stay, but for so much of half their ranges, over a time that periods fit in?
 bool MayRepeat(const MatrixXd& U, const Problem& problem, double but_for);
 
@@ -97,7 +100,8 @@ class BasinHopping {
   std::vector<Beginning> Freed();
   bool MayLead() const;
   std::optional<SolveResult> Unlimited();
-  SolveResult SolveFromGuess(const mjModel* model, const IterationCallback& callback) const;
+  SolveResult SolveFromGuess(const mjModel* model, const IterationCallback& callback,
+                             const ConstraintSet* constraints = nullptr) const;
   std::optional<Beginning> Mirrored() const;
   bool MayShoot(bool last) const;
   bool GuessTouchesNothing() const;

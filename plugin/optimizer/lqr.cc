@@ -94,11 +94,6 @@ void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
   out->curvature.setZero(nu, N);
 }
 
-// upper triangle ← lower: what rounding left different is made equal
-void MirrorLower(MatrixXd* S) {
-  for (Eigen::Index j = 1; j < S->cols(); ++j) S->col(j).head(j) = S->row(j).head(j).transpose();
-}
-
 // Q expansion at one knot from V of the next
 void ActionValue(const LqKnot& knot, const VectorXd& unit, const VectorXd& Vx_next, const MatrixXd& Vxx_next,
                  const RiccatiOptions& options, RiccatiScratch* s, double* expected_gap) {
@@ -115,16 +110,19 @@ void ActionValue(const LqKnot& knot, const VectorXd& unit, const VectorXd& Vx_ne
   s->Qu = knot.lu;
   s->Qu.noalias() += knot.B.transpose() * s->Vx;
 
-  // Qxx = lxx + Aᵀ Vxx A,  Qux = lux + Bᵀ Vxx A,  Quu = luu + Bᵀ Vxx B
-  SetProduct(Vxx_next, knot.A, &s->VA, &s->packed);
-  SetProduct(Vxx_next, knot.B, &s->VB, &s->packed);
+  // Qxx = lxx + Aᵀ Vxx A, its lower triangle,  Qux = lux + Bᵀ Vxx A,  Quu = luu + Bᵀ Vxx B
+  s->VA.setZero(Vxx_next.rows(), knot.A.cols());
+  s->VB.setZero(Vxx_next.rows(), knot.B.cols());
+  const LeftFactor V = PackLeft(Vxx_next, &s->packed);
+  V.AddProduct(knot.A, s->VA);
+  V.AddProduct(knot.B, s->VB);
   s->Qxx = knot.lxx;
-  AddTransposedProductLower(knot.A, s->VA, &s->Qxx, &s->packed);
-  MirrorLower(&s->Qxx);
+  PackLeftTransposed(knot.A, &s->packed).AddProductLower(s->VA, s->Qxx);
   s->Qux = knot.lux;
-  AddTransposedProduct(knot.B, s->VA, &s->Qux, &s->packed);
   s->Quu = knot.luu;
-  AddTransposedProductLower(knot.B, s->VB, &s->Quu, &s->packed);
+  const LeftFactor B = PackLeftTransposed(knot.B, &s->packed);
+  B.AddProduct(s->VA, s->Qux);
+  B.AddProductLower(s->VB, s->Quu);
   MirrorLower(&s->Quu);
 
   // Quu_mu = Quu + mu diag(unit)⁻² + mu_state BᵀB,  Qux_mu = Qux + mu_state BᵀA
@@ -150,7 +148,7 @@ void MovingGains(const LqKnot& knot, const VectorRef& k, RiccatiScratch* s, Matr
   }
   *K = -s->M;
   K->noalias() -= s->Quu_mu * s->S;
-  SolveFree(s->qp, *K);
+  SolveFree(&s->qp, *K);
   *K += s->S;
 }
 
@@ -165,11 +163,11 @@ bool Gains(const LqKnot& knot, const VectorXd& guess, RiccatiScratch* s, VectorR
     s->qp.clamped.assign(k.size(), 0);
     if (!FactorInPlace(&s->qp.L)) return false;
     k = -s->Qu;
-    SolveFree(s->qp, k);
+    SolveFree(&s->qp, k);
   }
   if (knot.lower_slope.size() == 0) {
     *K = -s->M;
-    SolveFree(s->qp, *K);
+    SolveFree(&s->qp, *K);
   } else {
     MovingGains(knot, k, s, K);
   }
@@ -184,15 +182,14 @@ void StateValue(const VectorXd& k, const MatrixXd& K, RiccatiScratch* s, VectorX
   Vx->noalias() += K.transpose() * s->Quu_k;
   Vx->noalias() += s->Qux.transpose() * k;
 
-  // the last three terms are W + Wᵀ with W = Kᵀ(½ Quu K + Qux): symmetric to the last bit in this order
+  // the last three terms are KᵀM + MᵀK with M = ½ Quu K + Qux
   s->M = s->Qux;
   s->Quu_mu = 0.5 * s->Quu;
   AddProduct(s->Quu_mu, K, &s->M, &s->packed);
-  s->VA.setZero();
-  AddTransposedProduct(K, s->M, &s->VA, &s->packed);
-  *Vxx = s->VA;
-  *Vxx += s->VA.transpose();
-  *Vxx += s->Qxx;
+  PackLeftTransposed(K, &s->packed).AddProductLower(s->M, s->Qxx);
+  PackLeftTransposed(s->M, &s->packed).AddProductLower(K, s->Qxx);
+  Vxx->swap(s->Qxx);
+  MirrorLower(Vxx);
 }
 
 // max |Qu| over the controls that may move downhill: at a bound, only inward counts
@@ -229,7 +226,7 @@ void StartValue(const LqKnot& knot, const VectorXd& k, const MatrixXd& K, std::s
   s->Q0u.noalias() = s->V0x[t + 1] * knot.B;
   MatrixXd &K0 = s->K0[t], &V0x = s->V0x[t];
   K0 = -s->Q0u.transpose();
-  SolveFree(s->qp, K0);
+  SolveFree(&s->qp, K0);
 
   // V0 = Q0 + K0ᵀ(Quu k + Qu) + Q0u k,  V0x = Q0x + K0ᵀ(Quu K + Qux) + Q0u K,  V00 = V00 + K0ᵀQuu K0 + K0ᵀQ0uᵀ + Q0u K0
   s->Quu_k = s->Qu;

@@ -105,7 +105,7 @@ TEST(CliMpc, TellsHowConstraintsWereKept) {
   const ProcessResult result = Costate({"mpc", task, "--time", "1", "--out", folder.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, " top speed: ")) << result.out;
-  EXPECT_TRUE(Has(result.out, " rest: in plans ")) << result.out;
+  EXPECT_TRUE(Has(result.out, " rest; in plans ")) << result.out;
   EXPECT_TRUE(Has(result.out, " of 100\n")) << result.out;
   const Record record = ReadRecord(folder.File("run"));
   ASSERT_EQ(record.constraints.size(), 1u);  // ends of plans are none of the robot's motion

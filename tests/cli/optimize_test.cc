@@ -134,7 +134,7 @@ TEST(CliOptimize, GoesBackWithinConstraints) {
   ASSERT_NE(result.exit_code, 2) << result.err;
   EXPECT_TRUE(Has(result.out, ", constraints missed by ")) << result.out;
   EXPECT_TRUE(Has(result.out, "back within the constraints, round 1: ")) << result.out;
-  EXPECT_TRUE(Has(result.out, "periodic qpos: violated by ")) << result.out;
+  EXPECT_TRUE(Has(result.out, "periodic qpos: ")) << result.out;
   EXPECT_FALSE(Has(result.out, "; multiplier ")) << result.out;
   const Record record = ReadRecord(folder.File("run"));
   EXPECT_TRUE(Has(record.settings.at("round_3"), ", back within the constraints")) << record.settings.at("round_3");
@@ -355,7 +355,7 @@ TEST(CliOptimize, KeepsConstraintsAndSaysWhichItCannot) {
   const ProcessResult result = Costate({"optimize", task, "--out", folder.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "| violation"));
-  EXPECT_TRUE(Has(result.out, "kept          top speed: violated by "));
+  EXPECT_TRUE(Has(result.out, "kept          top speed"));
   const Record record = ReadRecord(folder.File("run"));
   ASSERT_EQ(record.constraints.size(), 2u);
   EXPECT_GE(record.constraints[0].relative, record.constraints[1].relative);
@@ -423,7 +423,7 @@ TEST(CliOptimize, FindsTheShortestTime) {
   const ProcessResult guess = Costate({"rollout", task});
   EXPECT_TRUE(Has(guess.out, "VIOLATED      there: violated by 1 m at 1 s (qpos[slide]): -1, allowed 0 to 0"))
       << guess.out;
-  EXPECT_TRUE(Has(guess.out, "kept          at rest: violated by 0 m/s at 1 s"));
+  EXPECT_TRUE(Has(guess.out, "kept          at rest\n"));
   EXPECT_TRUE(Has(Costate({"rollout", task, "--time", "0.5"}).out,
                   "not looked at: they are of 20 control intervals, the motion has 10"));
 }

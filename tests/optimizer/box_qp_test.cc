@@ -149,7 +149,7 @@ TEST(BoxQp, SolvesWithTheFreeBlock) {
   VectorXd x = VectorXd::Zero(3);
   ASSERT_EQ(SolveBoxQp(qp.H, qp.g, qp.lower, qp.upper, x, &scratch), BoxQpStatus::kSolved);
   MatrixXd Y = MatrixXd::Constant(3, 2, 3);
-  SolveFree(scratch, Y);
+  SolveFree(&scratch, Y);
   MatrixXd expected = MatrixXd::Zero(3, 2);
   expected.bottomRows(2) = qp.H.bottomRightCorner(2, 2).llt().solve(MatrixXd::Constant(2, 2, 3));
   EXPECT_TRUE(MatricesNear(Y, expected, kExact));

@@ -223,6 +223,57 @@ TEST_F(DetourTest, ASolveThatConvergesAtAnObstacleIsLedRoundIt) {
   EXPECT_LT(with.result.cost, 1);
 }
 
+constexpr char kClear[] =
+    "<constraint name='clear' geom='puck' quantity='distance' geom2='wall' lower='0.01'/>"
+    "<constraint name='beside' qpos='y' upper='1.5'/>";
+
+TEST_F(DetourTest, ConstraintsKeepClearOfObstacles) {
+  const Task task = PuckTask(kWall, kClear);
+  const Problem problem = task.ToProblem();
+  const int wall = mj_name2id(task.model.get(), mjOBJ_GEOM, "wall");
+  EXPECT_EQ(ObstaclesKeptClear(problem, Rolled(PuckTask(kWall, kClear), MatrixXd::Zero(2, task.N))),
+            std::vector<int>{});
+  // to the wall and no further: 0.95 m less both
+  MatrixXd U = MatrixXd::Zero(2, task.N);
+  U.row(0).setConstant(0.8);
+  const Trajectory motion = Rolled(task, U);
+  ASSERT_GT(motion.X.row(0).maxCoeff(), 0.8);
+  EXPECT_EQ(ObstaclesKeptClear(problem, motion), std::vector<int>{wall});
+
+  const std::shared_ptr<const ConstraintSet> others = WithoutClearances(problem);
+  ASSERT_TRUE(others);
+  ASSERT_EQ(others->size(), 1);
+  EXPECT_EQ((*others)[0].info().name, "beside");
+  EXPECT_FALSE(WithoutClearances(PuckTask(kWall).ToProblem()));
+  // no longer than from a place, no nearer: that is none
+  const Task tied =
+      PuckTask(kWall, "<constraint geom='puck' quantity='distance' geom2='wall' lower='0.01' upper='2'/>");
+  EXPECT_FALSE(WithoutClearances(tied.ToProblem()));
+}
+
+// the same puck, kept clear of the wall, and with its place as a cost or as a constraint: slopes lead to the wall
+TEST_F(DetourTest, WhatAConstraintKeepsClearOfIsLedRound) {
+  const Task soft = PuckTask(kWall, kClear);
+  const TaskSolution found = SolveTask(soft);
+  EXPECT_LT(found.result.cost, 1.5) << found.result.message;
+  EXPECT_LE(found.result.violation, 1e-6);
+
+  const support::TemporaryFolder folder;
+  folder.Write("model.xml", Pitch(kWall));
+  for (const char* weight : {"1e-2", "1.00001e-2"}) {
+    const TaskSolution hard = SolveTask(
+        LoadTask(folder.Write("task.xml", std::string("<task model='model.xml' horizon='3' controlstep='10'>"
+                                                      "<cost ctrl='all' weight='") +
+                                              weight +
+                                              "'/>"
+                                              "<constraint name='there' qpos='all' equals='2 .05' when='end'/>"
+                                              "<constraint name='rest' qvel='all' equals='0' when='end'/>" +
+                                              kClear + "</task>")));
+    EXPECT_LE(hard.result.violation, 1e-6) << hard.result.message;
+    EXPECT_NE(hard.result.status, SolveStatus::kInfeasible);
+  }
+}
+
 // a capsule on wide legs with an engine below that hardly tilts, its guess too weak to stop it above the ground
 Task LanderTask(const std::string& elements = "", const std::string& beside = "", const std::string& qpos = "8 20 .5",
                 const std::string& qvel = "-3 -8 0") {
