@@ -155,6 +155,21 @@ void FindActuators(const mjModel* model, NonSmoothList* found) {
   }
   const auto forces = Where(model->nactuator, [&](int i) { return model->actuator_forcelimited[i] != 0; });
   const auto joints = Where(model->njnt, [&](int i) { return model->jnt_actfrclimited[i] != 0; });
+  const bool implicit = model->opt.integrator == mjINT_IMPLICIT || model->opt.integrator == mjINT_IMPLICITFAST;
+  const auto damped = Where(implicit ? model->nactuator : 0, [&](int i) {
+    const bool bias = model->actuator_biastype[i] == mjBIAS_AFFINE && model->actuator_biasprm[i * mjNBIAS + 2] != 0,
+               gain = model->actuator_gaintype[i] == mjGAIN_AFFINE && model->actuator_gainprm[i * mjNGAIN + 2] != 0;
+    return model->actuator_forcelimited[i] && (bias || gain);
+  });
+  if (!damped.empty()) {
+    found->push_back(
+        {fmt::format(
+             "the step jumps where a force reaches its forcerange: {} has the actuator's damping in its implicit "
+             "part below that alone: {}",
+             model->opt.integrator == mjINT_IMPLICIT ? "implicit" : "implicitfast",
+             Listing(model, mjOBJ_ACTUATOR, damped, total, "actuators")),
+         "damping of the joint in place of kv stays; a task's <limit actuator= quantity=\"force\"> keeps below it"});
+  }
   if (!forces.empty()) {
     found->push_back({"a saturated force has a zero derivative: forcerange on " +
                           Listing(model, mjOBJ_ACTUATOR, forces, total, "actuators"),

@@ -369,9 +369,9 @@ SolveResult Constrained::End(SolveStatus status, const std::string& what) {
   result.state = std::move(state_);
   std::stable_sort(result.constraints.begin(), result.constraints.end(),
                    [](const ConstraintReport& a, const ConstraintReport& b) { return a.relative > b.relative; });
-  result.message = what + fmt::format(" after {} iterations at cost {:.8g}, ", result.iterations.size(), result.cost);
+  result.message = stays ? fmt::format("no better motion found than where this solve began ({})", what) : what;
+  result.message += fmt::format(" after {} iterations at cost {:.8g}, ", result.iterations.size(), result.cost);
   result.message += ViolationText(result, c_.tolerance) + DerivativeEveryText(options_.derivative_every);
-  if (stays) result.message += "; that is where this solve began, no better motion was found";
   return result;
 }
 

@@ -25,7 +25,7 @@ struct TaskCall {
 
 // what followed the smoothed way, whose records, message and guess stand before its own
 void PutBehind(const SolveResult& led, std::vector<IterationRecord> records, SolveResult* result) {
-  result->message = led.message + "; then " + result->message;
+  result->message += "; before that " + led.message;
   result->initial_cost = led.initial_cost;
   result->iterations = std::move(records);
 }

@@ -386,6 +386,25 @@ TEST(Check, SaysOnATerminalWhatItIsAt) {
 
 ProcessResult Info(const std::string& model) { return RunProcess({COSTATE_PROGRAM, "info", model}); }
 
+// a servo whose damping the implicit integrators drop where its force is at its limit
+TEST(Info, SaysThatStepsJumpAtTheForceRangesOfDampedServos) {
+  TemporaryFolder folder;
+  const auto info = [&](const std::string& option, const std::string& servo) {
+    return Info(folder.Write("servo.xml",
+                             "<mujoco><option integrator='" + option +
+                                 "'/><worldbody><body><joint name='j' type='slide'/><geom size='.1' mass='1'/></body>"
+                                 "</worldbody><actuator><position name='lift' joint='j' kp='100' " +
+                                 servo + "/></actuator></mujoco>"))
+        .out;
+  };
+  const std::string says = "the step jumps where a force reaches its forcerange: implicitfast has";
+  EXPECT_TRUE(Has(info("implicitfast", "kv='50' forcerange='-10 10'"), says));
+  EXPECT_TRUE(Has(info("implicitfast", "kv='50' forcerange='-10 10'"), "1 of 1 actuators (lift)"));
+  EXPECT_FALSE(Has(info("Euler", "kv='50' forcerange='-10 10'"), "the step jumps where a force"));
+  EXPECT_FALSE(Has(info("implicitfast", "forcerange='-10 10'"), "the step jumps where a force"));
+  EXPECT_FALSE(Has(info("implicitfast", "kv='50'"), "the step jumps where a force"));
+}
+
 TEST(Info, SaysSizesActuatorsLevelsAndWhatIsNotSmooth) {
   TemporaryFolder folder;
   const ProcessResult result = Info(folder.Write("leg.xml", kLeg));
