@@ -414,8 +414,7 @@ void BasinHopping::SayThere() {
 
 // one solve; where it races, the one that leads after the first iterations
 void BasinHopping::SolvePlainly(const Guess& guess) {
-  if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_) || IsThere(guess))
-    return SolveOnce(guess);
+  if (guess.state || !Races(problem_.model, problem_.N, options_, hopping_) || IsThere(guess)) return SolveOnce(guess);
   halfway_ = (hopping_.race + 1) / 2;
   Round(std::vector<Beginning>(kRaced, {guess}), hopping_.race, options_.tolerance, 0);
   halfway_ = 0;

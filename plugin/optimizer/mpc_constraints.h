@@ -75,9 +75,9 @@ class MpcConstraints {
   const std::vector<bool>& stays_at_end() const { return stays_at_end_; }
 
  private:
-  ConstraintSet set_;
   void DropIf(bool (*drops)(const PlacedConstraint&));
 
+  ConstraintSet set_;
   std::vector<PlacedConstraint*> placed_;  // of set_
   std::vector<bool> stays_at_end_;
 };

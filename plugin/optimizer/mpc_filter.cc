@@ -2,10 +2,8 @@
 
 #include <costate/step.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "core/extremes.h"
 #include "core/mass.h"
 #include "optimizer/checked_constraint.h"
 #include "optimizer/constrained_lq.h"

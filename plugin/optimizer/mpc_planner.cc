@@ -8,7 +8,6 @@
 
 #include "core/extremes.h"
 #include "core/lap.h"
-#include "core/state_layout.h"
 #include "optimizer/detour.h"
 #include "optimizer/stuck.h"
 

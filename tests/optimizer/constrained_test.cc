@@ -343,7 +343,8 @@ TEST_F(Constrained, ReportsTheMultipliersOfAGuessThatNothingBetters) {
   IlqrOptions one = task.solver;
   one.iterations = 1;
   const SolveResult stays = SolveConstrained(task.ToProblem(), MatrixXd::Zero(3, task.N), one, on);
-  ASSERT_NE(stays.message.find("no better motion found than where this solve began"), std::string::npos) << stays.message;
+  ASSERT_NE(stays.message.find("no better motion found than where this solve began"), std::string::npos)
+      << stays.message;
   ASSERT_EQ(stays.multipliers, on.multipliers);
   ASSERT_EQ(stays.constraints.size(), 1u);
   EXPECT_EQ(stays.constraints[0].multiplier, 3);
