@@ -67,18 +67,20 @@ std::map<int, Hit> Hits(const mjModel* m, const Problem& problem, ConstVectorRef
   return hits;
 }
 
-// the obstacles that a constraint keeps something clear of: distances alone, of lower bounds alone; else none
-std::vector<int> KeptClearBy(const mjModel* m, const Constraint& constraint) {
+// what a constraint keeps apart: distances alone, of lower bounds alone; else nothing
+struct KeptApart {
+  std::vector<int> obstacles, others;
+};
+KeptApart KeptApartBy(const mjModel* m, const Constraint& constraint) {
   const ConstraintInfo& info = constraint.info();
   if (!constraint.NeedsSensors() || !info.lower.allFinite() || (info.upper.array() < kInf).any()) return {};
   std::vector<char> read(static_cast<std::size_t>(m->nsensordata), 0);
   constraint.MarkSensors(&read);
-  std::vector<int> obstacles;
+  KeptApart apart;
+  const auto add_geom = [&](int geom) { (MayHinder(m, geom) ? apart.obstacles : apart.others).push_back(geom); };
   const auto add = [&](int type, int id) {
-    if (type == mjOBJ_GEOM && MayHinder(m, id)) obstacles.push_back(id);
-    if (type != mjOBJ_BODY) return;
-    for (int k = 0; k < m->body_geomnum[id]; ++k)
-      if (MayHinder(m, m->body_geomadr[id] + k)) obstacles.push_back(m->body_geomadr[id] + k);
+    if (type == mjOBJ_GEOM) add_geom(id);
+    for (int k = 0; type == mjOBJ_BODY && k < m->body_geomnum[id]; ++k) add_geom(m->body_geomadr[id] + k);
   };
   for (int i = 0; i < m->nsensor; ++i) {
     const auto first = read.begin() + m->sensor_adr[i];
@@ -87,7 +89,10 @@ std::vector<int> KeptClearBy(const mjModel* m, const Constraint& constraint) {
     add(m->sensor_objtype[i], m->sensor_objid[i]);
     add(m->sensor_reftype[i], m->sensor_refid[i]);
   }
-  return obstacles;
+  return apart;
+}
+bool KeepsClear(const mjModel* m, const Constraint& constraint) {
+  return !KeptApartBy(m, constraint).obstacles.empty();
 }
 
 // another's constraint in a set of its own
@@ -378,6 +383,7 @@ class Lead {
   }
 
   const Trajectory& motion() const { return motion_; }
+  const Problem& problem() const { return problem_; }
 
  private:
   bool Along(const Vias& vias, bool through, const Guess& guess, SolverType type) {
@@ -432,7 +438,7 @@ void LeadAlongPath(const Problem& problem, const Passage& passage, const MatrixX
     const Vias vias = ViasAlong(problem, pace, geoms, passage.motion, worth, d);
     if (!(i == 0 ? lead->AlongFrom(vias, pace.States(problem, passage.motion.N())) : lead->Along(vias, true))) return;
     blocks = FindBlocks(problem, lead->motion(), d);
-    clear = blocks.empty() && IsOwnMotion(problem, lead->motion());
+    clear = blocks.empty() && IsOwnMotion(lead->problem(), lead->motion());
   }
   lead->Along(ViasAlong(problem, pace, geoms, passage.motion, worth, d), false);
 }
@@ -513,7 +519,7 @@ std::vector<int> ObstaclesKeptClear(const Problem& problem, const Trajectory& mo
   VectorXd c;
   for (int i = 0; problem.constraints && i < problem.constraints->size(); ++i) {
     const Constraint& constraint = (*problem.constraints)[i];
-    const std::vector<int> kept_clear = KeptClearBy(problem.model, constraint);
+    const std::vector<int> kept_clear = KeptApartBy(problem.model, constraint).obstacles;
     for (int t = 0; !kept_clear.empty() && t <= motion.N(); ++t) {
       if (!constraint.IsAt(t, motion.N())) continue;
       ConstraintValue(constraint, ViewKnot(motion, t, problem.knot_time()), &c);
@@ -530,9 +536,27 @@ std::shared_ptr<const ConstraintSet> WithoutClearances(const Problem& problem) {
   const int all = problem.constraints ? problem.constraints->size() : 0;
   for (int i = 0; i < all; ++i) {
     const Constraint& constraint = (*problem.constraints)[i];
-    if (KeptClearBy(problem.model, constraint).empty()) without->Add(std::make_unique<BorrowedConstraint>(&constraint));
+    if (!KeepsClear(problem.model, constraint)) without->Add(std::make_unique<BorrowedConstraint>(&constraint));
   }
   return without->size() == all ? nullptr : without;
+}
+
+ModelPtr WithContactsKeptClear(const Problem& problem) {
+  ModelPtr model = CopyModel(problem.model);
+  model->opt.disableflags |= mjDSBL_MIDPHASE;  // its trees hold no geoms whose contacts are off
+  int used = 0;
+  for (int g = 0; g < model->ngeom; ++g) used |= model->geom_contype[g] | model->geom_conaffinity[g];
+  int bit = 1 << 30;
+  while (bit > 1 && (used & bit)) bit >>= 1;
+  for (int i = 0; problem.constraints && i < problem.constraints->size(); ++i) {
+    const KeptApart apart = KeptApartBy(model.get(), (*problem.constraints)[i]);
+    if (apart.obstacles.empty()) continue;
+    // bodies have what their geoms have, too
+    for (const int g : apart.obstacles) model->body_contype[model->geom_bodyid[g]] |= model->geom_contype[g] |= bit;
+    for (const int g : apart.others)
+      model->body_conaffinity[model->geom_bodyid[g]] |= model->geom_conaffinity[g] |= bit;
+  }
+  return model;
 }
 
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion) {
@@ -561,7 +585,19 @@ ConstrainedOptions ForOthers(ConstrainedOptions constrained) {
   return constrained;
 }
 
-std::vector<Detour> PlanDetours(const Problem& problem, Passage passage) {
+namespace {
+
+// the problem as obstacles are found in it
+Problem Seen(const Problem& problem, const Passage& passage) {
+  Problem seen = problem;
+  if (passage.seen) seen.model = passage.seen.get();
+  return seen;
+}
+
+}  // namespace
+
+std::vector<Detour> PlanDetours(const Problem& own, Passage passage) {
+  const Problem problem = Seen(own, passage);
   const DataPtr data = MakeData(problem.model);
   const EngineGuard guard(data.get());
   const std::vector<Block> blocks = FindBlocks(problem, passage.motion, data.get());
@@ -582,13 +618,14 @@ std::vector<Detour> PlanDetours(const Problem& problem, Passage passage) {
 SolveResult SolveAround(const Problem& problem, const Detour& detour, const IlqrOptions& options,
                         const ConstrainedOptions& constrained, const IterationCallback& callback) {
   const Passage& passage = *detour.passage;
-  const DataPtr data = MakeData(problem.model);
+  const Problem seen = Seen(problem, passage);
+  const DataPtr data = MakeData(seen.model);
   const EngineGuard guard(data.get());
   Lead lead(problem, passage, options, constrained, callback);
   if (detour.path) {
-    LeadAlongPath(problem, passage, *detour.path, &lead, data.get());
+    LeadAlongPath(seen, passage, *detour.path, &lead, data.get());
   } else {
-    LeadBySide(problem, passage, detour.side, &lead, data.get());
+    LeadBySide(seen, passage, detour.side, &lead, data.get());
   }
   return lead.ByCost();
 }

@@ -30,6 +30,9 @@ std::vector<int> ObstaclesKeptClear(const Problem& problem, const Trajectory& mo
 /// The problem's constraints but those that keep clear of obstacles; null where there are none of these.
 std::shared_ptr<const ConstraintSet> WithoutClearances(const Problem& problem);
 
+/// The model in which what constraints keep clear of obstacles touches these, whose contacts may be off.
+ModelPtr WithContactsKeptClear(const Problem& problem);
+
 /// The same options for other constraints: what they have of each is forgotten.
 ConstrainedOptions ForOthers(ConstrainedOptions constrained);
 
@@ -40,6 +43,7 @@ struct Passage {
   MatrixXd guess;                                      ///< where its solve began (nu × N)
   double gain = 0;                                     ///< by which that is cheaper than the one that they stop
   std::shared_ptr<const ConstraintSet> constraints{};  ///< on it, where they are not the problem's
+  std::shared_ptr<const mjModel> seen{};               ///< by whose contacts obstacles are found; null: the problem's
 };
 
 /// The model without these obstacles.

@@ -314,7 +314,7 @@ std::vector<Beginning> BasinHopping::Touching() const {
 
 bool BasinHopping::MayLead() const {
   return hopping_.after_solve && hopping_.detour && !interrupted_ && !HasFreeStart(problem_) && guess_.U.size() > 0 &&
-         FitSideBySide(problem_.model, problem_.N) && CanHaveContacts(problem_.model);
+         FitSideBySide(problem_.model, problem_.N) && (CanHaveContacts(problem_.model) || WithoutClearances(problem_));
 }
 
 // from the guess, within the problem's constraints or others
@@ -329,16 +329,33 @@ SolveResult BasinHopping::SolveFromGuess(const mjModel* model, const IterationCa
   return Solve(problem, {{}, guess_.U}, options, callback, constraints ? ForOthers(constrained_) : constrained_);
 }
 
+// is there an equality at the end?
+bool BasinHopping::HasHardEnd() const {
+  for (int i = 0; i < problem_.constraints->size(); ++i) {
+    const Constraint& constraint = (*problem_.constraints)[i];
+    const bool end = constraint.IsAt(problem_.N, problem_.N) && !constraint.IsAt(problem_.N - 1, problem_.N);
+    if (end && constraint.info().lower == constraint.info().upper) return true;
+  }
+  return false;
+}
+
 // What stands in the way: a motion through it, if it is worth the while, is led round.
 // tries: iterations that gain less until it is given up
 std::vector<Beginning> BasinHopping::Around(int tries) {
   std::vector<Beginning> around;
   if (!MayLead()) return around;
   const SolveResult& best = out_.result;
-  const std::vector<int> obstacles = FindObstacles(problem_, best.trajectory);
-  if (obstacles.empty()) return around;
   const bool missed = IsMissed();
   Passage passage;
+  Problem seen = problem_;
+  // what has kept an end that is a constraint is there
+  const bool there = IsConstrained() && !missed && HasHardEnd();
+  const bool clear = !there && !ObstaclesKeptClear(problem_, best.trajectory).empty();
+  if (!clear && ObstaclesThatAreHit(problem_, best.trajectory).empty()) return around;
+  if (clear) passage.seen = WithContactsKeptClear(problem_);
+  if (clear) seen.model = passage.seen.get();
+  const std::vector<int> obstacles = FindObstacles(seen, best.trajectory);
+  if (obstacles.empty()) return around;
   passage.model = WithoutObstacles(problem_.model, obstacles);
   passage.constraints = WithoutClearances(problem_);
   int tried = 0;
@@ -353,7 +370,8 @@ std::vector<Beginning> BasinHopping::Around(int tries) {
   const bool worth = kept && (missed || passage.gain > kHinders * std::abs(best.cost));
   if (!worth || interrupted_) return around;
   // what a motion that misses constraints costs says nothing of those that keep them
-  if (missed) passage.gain = through.cost > 0 ? through.cost : 1;
+  if (missed) passage.gain = std::max(through.cost, best.initial_cost - through.cost);
+  if (!(passage.gain > 0)) passage.gain = 1;
   passage.motion = std::move(through.trajectory);
   passage.guess = guess_.U;
   for (Detour& detour : PlanDetours(problem_, std::move(passage)))

@@ -97,6 +97,7 @@ class BasinHopping {
   std::vector<Beginning> Touching() const;
   std::vector<Beginning> Around(int tries);
   bool IsHindered();
+  bool HasHardEnd() const;
   std::vector<Beginning> Freed();
   bool MayLead() const;
   std::optional<SolveResult> Unlimited();

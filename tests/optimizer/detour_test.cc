@@ -245,7 +245,16 @@ TEST_F(DetourTest, ConstraintsKeepClearOfObstacles) {
   ASSERT_EQ(others->size(), 1);
   EXPECT_EQ((*others)[0].info().name, "beside");
   EXPECT_FALSE(WithoutClearances(PuckTask(kWall).ToProblem()));
-  // no longer than from a place, no nearer: that is none
+  // with contacts that are off, it is seen all the same
+  const std::string off = "<geom name='wall' type='box' size='.05 .4 .2' contype='0' conaffinity='0'/>";
+  const Task off_task = PuckTask(off, kClear);
+  Problem unseen = off_task.ToProblem();
+  const Trajectory through = Straight(off_task);
+  EXPECT_TRUE(ObstaclesThatAreHit(unseen, through).empty());
+  const ModelPtr seen = WithContactsKeptClear(unseen);
+  unseen.model = seen.get();
+  EXPECT_EQ(ObstaclesThatAreHit(unseen, through), std::vector<int>{wall});
+  // no further than that, no nearer than this: that is none
   const Task tied =
       PuckTask(kWall, "<constraint geom='puck' quantity='distance' geom2='wall' lower='0.01' upper='2'/>");
   EXPECT_FALSE(WithoutClearances(tied.ToProblem()));
@@ -258,20 +267,29 @@ TEST_F(DetourTest, WhatAConstraintKeepsClearOfIsLedRound) {
   EXPECT_LT(found.result.cost, 1.5) << found.result.message;
   EXPECT_LE(found.result.violation, 1e-6);
 
-  const support::TemporaryFolder folder;
-  folder.Write("model.xml", Pitch(kWall));
-  for (const char* weight : {"1e-2", "1.00001e-2"}) {
+  // where its contacts are off, too
+  const std::string untouched = "<geom name='wall' type='box' size='.05 .4 .2' contype='0' conaffinity='0'/>";
+  for (const auto& [wall, weight] :
+       {std::pair{std::string(kWall), "1e-2"}, {kWall, "1.00001e-2"}, {untouched, "1e-2"}}) {
+    const support::TemporaryFolder folder;
+    folder.Write("model.xml", Pitch(wall));
     const TaskSolution hard = SolveTask(
         LoadTask(folder.Write("task.xml", std::string("<task model='model.xml' horizon='3' controlstep='10'>"
                                                       "<cost ctrl='all' weight='") +
                                               weight +
-                                              "'/>"
-                                              "<constraint name='there' qpos='all' equals='2 .05' when='end'/>"
+                                              "'/><constraint name='there' qpos='all' equals='2 .05' when='end'/>"
                                               "<constraint name='rest' qvel='all' equals='0' when='end'/>" +
                                               kClear + "</task>")));
     EXPECT_LE(hard.result.violation, 1e-6) << hard.result.message;
     EXPECT_NE(hard.result.status, SolveStatus::kInfeasible);
   }
+}
+
+// an arm that is where it shall be, along what it keeps clear of, is not stopped by that
+TEST_F(DetourTest, AHardEndThatIsReachedIsNotHindered) {
+  const TaskSolution found = SolveTask(LoadTask(COSTATE_MODELS "/posts/reach.xml"));
+  EXPECT_LE(found.result.violation, 1e-6);
+  for (const IterationRecord& record : found.result.iterations) EXPECT_FALSE(record.beside) << record.beside;
 }
 
 // a capsule on wide legs with an engine below that hardly tilts, its guess too weak to stop it above the ground
