@@ -192,7 +192,7 @@ std::string FailedFirstPlan(const MpcResult& result) {
 void PrintMpcConstraints(const Task& task, const MpcResult& result, double control_time) {
   const double tolerance = task.constrained.tolerance;
   const auto worst = [&](const ConstraintReport& c, double time, int often, int of, const char* what) {
-    const std::string words = ViolationWords(c, tolerance, fmt::format("{:.4g} s", time));
+    const std::string words = ViolationWords(c, tolerance, time);
     return c.violation == 0          ? std::string("kept")
            : c.relative <= tolerance ? "kept " + words
                                      : words + fmt::format(", in {} of {}{}", often, of, what);

@@ -112,13 +112,13 @@ void RecordConstraint(const ConstraintReport& c, double tolerance, Record* recor
 void PrintConstraint(const ConstraintReport& c, double tolerance, double time, const std::string& more) {
   const bool kept = c.relative <= tolerance;
   fmt::print("  {:<13} {}{}{}{}\n", kept ? "kept" : "VIOLATED", c.name,
-             kept && c.violation == 0 ? "" : ": " + ViolationWords(c, tolerance, fmt::format("{:.4g} s", time)),
+             kept && c.violation == 0 ? "" : ": " + ViolationWords(c, tolerance, time),
              kept ? "" : fmt::format(": {:.6g}, allowed {:.6g} to {:.6g}", c.value, c.lower, c.upper), more);
 }
 
-std::string ViolationWords(const ConstraintReport& c, double tolerance, const std::string& when) {
-  return fmt::format("{} {:.3g} {} at {} ({})", c.relative <= tolerance ? "to" : "violated by", c.violation, c.unit,
-                     when, c.component);
+std::string ViolationWords(const ConstraintReport& c, double tolerance, double time) {
+  return fmt::format("{} {:.3g} {} at {:.4g} s ({})", c.relative <= tolerance ? "to" : "violated by", c.violation,
+                     c.unit, time, c.component);
 }
 
 std::string StatusText(const std::string& status, const std::string& message) {

@@ -43,7 +43,7 @@ void RecordConstraint(const ConstraintReport& report, double tolerance, Record* 
 void PrintConstraint(const ConstraintReport& report, double tolerance, double time, const std::string& more = "");
 
 /// "violated by 0.2 m at 1 s (sensor[tip.pos].0)", within the tolerance "to 1e-07 m …".
-std::string ViolationWords(const ConstraintReport& report, double tolerance, const std::string& when);
+std::string ViolationWords(const ConstraintReport& report, double tolerance, double time);
 
 inline constexpr char kConstraintFailure[] = "constraint: ";  ///< how such a failure begins
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cli/model_facts.h"
 #include "core/collision_filter.h"
 #include "core/plastic.h"
 
@@ -166,8 +167,7 @@ void FindActuators(const mjModel* model, NonSmoothList* found) {
         {fmt::format(
              "the step jumps where a force reaches its forcerange: {} has the actuator's damping in its implicit "
              "part below that alone: {}",
-             model->opt.integrator == mjINT_IMPLICIT ? "implicit" : "implicitfast",
-             Listing(model, mjOBJ_ACTUATOR, damped, total, "actuators")),
+             IntegratorName(model), Listing(model, mjOBJ_ACTUATOR, damped, total, "actuators")),
          "damping of the joint in place of kv stays; a task's <limit actuator= quantity=\"force\"> keeps below it"});
   }
   if (!forces.empty()) {

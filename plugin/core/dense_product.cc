@@ -32,7 +32,7 @@ __attribute__((always_inline)) inline void Tile(int rows, int depth, const doubl
 }
 
 // the same of one or two panels next to each other, where a column of one fills a register: twice as many sums at a
-// time, which is what keeps these busy
+// time, which is what keeps these busy. One function for both leaves narrower registers an eighth slower.
 template <int kPanels, int kColumns>
 __attribute__((always_inline)) inline void WideTile(int rows, int depth, const double* panel, const double* B,
                                                     std::ptrdiff_t ldb, double* C, std::ptrdiff_t ldc) {

@@ -113,15 +113,17 @@ void Linearizer::Impl::RefreshModel() {
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
   FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-    return backend->Linearize(&local, data.get(), sensors, out, missing) &&
-           (!sensors || AddSensors(backend, true, out, missing)) &&
-           AddParameters(backend, true, sensors, out, missing) && ClearUnread(backend, out);
+    const bool covers = backend->Linearize(&local, data.get(), sensors, out, missing) &&
+                        (!sensors || AddSensors(backend, true, out, missing)) &&
+                        AddParameters(backend, true, sensors, out, missing);
+    if (covers) ClearUnread(backend, out);
+    return covers;
   });
 }
 
 // rows of sensors that nobody reads, those of neighbours at once; level 1 has none of them
-bool Linearizer::Impl::ClearUnread(const Backend* backend, StepDerivative* out) const {
-  if (backend == levels[kAnalytic].get()) return true;
+void Linearizer::Impl::ClearUnread(const Backend* backend, StepDerivative* out) const {
+  if (backend == levels[kAnalytic].get()) return;
   const std::size_t n = wanted_sensors.size();
   for (std::size_t i = 0; i < n; ++i) {
     if (wanted_sensors[i]) continue;
@@ -131,7 +133,6 @@ bool Linearizer::Impl::ClearUnread(const Backend* backend, StepDerivative* out) 
     if (out->C.size() > 0) out->C.middleRows(first, end - first).setZero();
     if (out->D.size() > 0) out->D.middleRows(first, end - first).setZero();
   }
-  return true;
 }
 
 // rows of C and D that a level leaves to whole steps
@@ -256,9 +257,11 @@ void Linearizer::LinearizeSensors(ConstVectorRef x, StepDerivative* out) {
   s.Guarded(out, [&] {
     s.Load(x, s.no_control);
     s.FirstThatCovers(out, [&](Backend* backend, std::string* missing) {
-      return backend->LinearizeSensors(&s.local, s.data.get(), out, missing) &&
-             s.AddSensors(backend, false, out, missing) && s.AddParameters(backend, false, true, out, missing) &&
-             s.ClearUnread(backend, out);
+      const bool covers = backend->LinearizeSensors(&s.local, s.data.get(), out, missing) &&
+                          s.AddSensors(backend, false, out, missing) &&
+                          s.AddParameters(backend, false, true, out, missing);
+      if (covers) s.ClearUnread(backend, out);
+      return covers;
     });
   });
   out->A.resize(0, 0);

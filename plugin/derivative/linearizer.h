@@ -56,7 +56,7 @@ struct Linearizer::Impl {
   void JvpInterval(ConstMatrixRef dx, ConstMatrixRef du, StepJvp* out);
   void Advance();
   void FindResting();
-  bool ClearUnread(const Backend* backend, StepDerivative* out) const;
+  void ClearUnread(const Backend* backend, StepDerivative* out) const;
   bool AddSensors(Backend* backend, bool step, StepDerivative* out, std::string* missing);
   bool AddParameters(Backend* backend, bool step, bool sensors, StepDerivative* out, std::string* missing);
   bool PullParameters(Backend* backend, const StepCovectors& covectors, StepVjp* out, std::string* missing);

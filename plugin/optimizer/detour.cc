@@ -560,7 +560,10 @@ ModelPtr WithContactsKeptClear(const Problem& problem) {
 }
 
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion) {
-  if (ObstaclesThatAreHit(problem, motion).empty() && ObstaclesKeptClear(problem, motion).empty()) return {};
+  return ObstaclesThatAreHit(problem, motion).empty() ? std::vector<int>() : ObstaclesThatMayBeHit(problem, motion);
+}
+
+std::vector<int> ObstaclesThatMayBeHit(const Problem& problem, const Trajectory& motion) {
   const mjModel* m = problem.model;
   const DataPtr data = MakeData(m);
   const EngineGuard guard(data.get());

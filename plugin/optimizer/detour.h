@@ -20,7 +20,10 @@ std::vector<int> ObstaclesThatAreHit(const Problem& problem, const Trajectory& m
 /// Of these, those that something touches at the end and above which one of the places is: to be stood on, not passed.
 std::vector<int> StoodOn(const Problem& problem, const Trajectory& motion, const std::vector<GoalPlace>& places);
 
-/// Where anything is hit, or barely kept clear of as constraints say, all that could be, but those touched at the start.
+/// All that could be hit so, but those touched at the start.
+std::vector<int> ObstaclesThatMayBeHit(const Problem& problem, const Trajectory& motion);
+
+/// These where any is.
 std::vector<int> FindObstacles(const Problem& problem, const Trajectory& motion);
 
 /// Those that constraints of the problem keep something clear of, by distances with lower bounds alone, where the motion

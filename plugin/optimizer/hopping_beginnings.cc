@@ -347,14 +347,16 @@ std::vector<Beginning> BasinHopping::Around(int tries) {
   const SolveResult& best = out_.result;
   const bool missed = IsMissed();
   Passage passage;
-  Problem seen = problem_;
   // what has kept an end that is a constraint is there
   const bool there = IsConstrained() && !missed && HasHardEnd();
   const bool clear = !there && !ObstaclesKeptClear(problem_, best.trajectory).empty();
-  if (!clear && ObstaclesThatAreHit(problem_, best.trajectory).empty()) return around;
-  if (clear) passage.seen = WithContactsKeptClear(problem_);
-  if (clear) seen.model = passage.seen.get();
-  const std::vector<int> obstacles = FindObstacles(seen, best.trajectory);
+  Problem seen = problem_;
+  if (clear) {
+    passage.seen = WithContactsKeptClear(problem_);
+    seen.model = passage.seen.get();
+  }
+  const std::vector<int> obstacles =
+      clear ? ObstaclesThatMayBeHit(seen, best.trajectory) : FindObstacles(seen, best.trajectory);
   if (obstacles.empty()) return around;
   passage.model = WithoutObstacles(problem_.model, obstacles);
   passage.constraints = WithoutClearances(problem_);
