@@ -544,6 +544,13 @@ std::shared_ptr<const ConstraintSet> WithoutClearances(const Problem& problem) {
 ModelPtr WithContactsKeptClear(const Problem& problem) {
   ModelPtr model = CopyModel(problem.model);
   model->opt.disableflags |= mjDSBL_MIDPHASE;  // its trees hold no geoms whose contacts are off
+  if (model->opt.disableflags & mjDSBL_CONTACT) {
+    // all of them are off: only what is kept clear touches
+    model->opt.disableflags &= ~mjDSBL_CONTACT;
+    for (int* bits : {model->geom_contype, model->geom_conaffinity}) std::fill_n(bits, model->ngeom, 0);
+    for (int* bits : {model->body_contype, model->body_conaffinity}) std::fill_n(bits, model->nbody, 0);
+    model->npair = 0;
+  }
   int used = 0;
   for (int g = 0; g < model->ngeom; ++g) used |= model->geom_contype[g] | model->geom_conaffinity[g];
   int bit = 1 << 30;

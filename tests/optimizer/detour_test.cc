@@ -254,6 +254,17 @@ TEST_F(DetourTest, ConstraintsKeepClearOfObstacles) {
   const ModelPtr seen = WithContactsKeptClear(unseen);
   unseen.model = seen.get();
   EXPECT_EQ(ObstaclesThatAreHit(unseen, through), std::vector<int>{wall});
+  // and with all contacts off, it alone, though others are in the way
+  const Task none =
+      PuckTask("<geom name='other' type='box' size='.05 .4 .2' pos='.5 0 0'/>" + std::string(kWall), kClear);
+  none.model->opt.disableflags |= mjDSBL_CONTACT;
+  Problem touching_nothing = none.ToProblem();
+  const Trajectory past = Straight(none);
+  EXPECT_TRUE(ObstaclesThatAreHit(touching_nothing, past).empty());
+  const ModelPtr touching = WithContactsKeptClear(touching_nothing);
+  touching_nothing.model = touching.get();
+  EXPECT_EQ(ObstaclesThatAreHit(touching_nothing, past),
+            std::vector<int>{mj_name2id(none.model.get(), mjOBJ_GEOM, "wall")});
   // no further than that, no nearer than this: that is none
   const Task tied =
       PuckTask(kWall, "<constraint geom='puck' quantity='distance' geom2='wall' lower='0.01' upper='2'/>");
@@ -267,10 +278,11 @@ TEST_F(DetourTest, WhatAConstraintKeepsClearOfIsLedRound) {
   EXPECT_LT(found.result.cost, 1.5) << found.result.message;
   EXPECT_LE(found.result.violation, 1e-6);
 
-  // where its contacts are off, too
+  // where its contacts are off, or all are, too
+  const std::string all_off = "</worldbody><option><flag contact='disable'/></option><worldbody>" + std::string(kWall);
   const std::string untouched = "<geom name='wall' type='box' size='.05 .4 .2' contype='0' conaffinity='0'/>";
   for (const auto& [wall, weight] :
-       {std::pair{std::string(kWall), "1e-2"}, {kWall, "1.00001e-2"}, {untouched, "1e-2"}}) {
+       {std::pair{std::string(kWall), "1e-2"}, {kWall, "1.00001e-2"}, {untouched, "1e-2"}, {all_off, "1e-2"}}) {
     const support::TemporaryFolder folder;
     folder.Write("model.xml", Pitch(wall));
     const TaskSolution hard = SolveTask(
