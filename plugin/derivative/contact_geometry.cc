@@ -121,6 +121,21 @@ double RoomOf(const GeomPose& geom, const Vec3& point) {
   return room;
 }
 
+// The edge of a box that x is on, if n stands on it. The engine has points off the boxes, too, where these are apart, and
+// on other edges than the two that make n.
+bool EdgeAcross(const GeomPose& box, const Vec3& x, const Vec3& n, Patch* out) {
+  constexpr double kOn = 1e-9;  // of the box; sine
+  const Vec3 beyond = (box.R.transpose() * (x - box.center)).cwiseAbs() - box.size;
+  const double on = kOn * box.size.maxCoeff();
+  int inside;
+  if (beyond.minCoeff(&inside) > -on) return false;
+  for (int i = 0; i < 3; i++) {
+    if (i != inside && std::abs(beyond(i)) > on) return false;
+  }
+  *out = Patch::Line(x, box.R.col(inside), 0, Vec3::Zero());
+  return std::abs(out->line.dot(n)) < kOn;
+}
+
 }  // namespace
 
 int RowCount(const mjData* data, const mjContact& contact) {
@@ -472,7 +487,7 @@ bool ContactGeometry::CapsuleBox(const mjModel* model, const mjData* data, int c
   return true;
 }
 
-// boxes: faces are clipped, edges cross; where both have the contact's normal rounding decides
+// boxes: faces are clipped, edges cross (G9); where both have the contact's normal rounding decides
 // whose it is
 bool ContactGeometry::Boxes(const mjModel* model, const mjData* data, int c) {
   const mjContact& contact = data->contact[c];
@@ -485,8 +500,9 @@ bool ContactGeometry::Boxes(const mjModel* model, const mjData* data, int c) {
   if (face1 || face2) {
     if (ambiguous || !ClippedRate(first, second, contact, face2, &rate, &ambiguous) || ambiguous) return false;
   } else {
-    const Patch edge1 = BoxPatch(first.pose, p - half), edge2 = BoxPatch(second.pose, p + half);
-    if (edge1.flat != 1 || edge2.flat != 1 || !MovePatches(edge1, edge2, n, contact.dist, p, &rate)) return false;
+    Patch edge1, edge2;
+    if (!EdgeAcross(first.pose, p - half, n, &edge1) || !EdgeAcross(second.pose, p + half, n, &edge2)) return false;
+    if (!MovePatches(edge1, edge2, n, contact.dist, p, &rate)) return false;
   }
   Store(c, contact, rate);
   return true;

@@ -11,6 +11,7 @@
 #include <costate/derivative.h>
 #include <costate/derivative_check.h>
 #include <costate/model.h>
+#include "derivative/contact_rates.h"
 #include "derivative/random_touch.h"
 
 namespace costate {
@@ -498,58 +499,6 @@ TEST(ContactGeometry, ContactsBesideOneThatJumpsAreTriedForThemselves) {
   for (int c = 0; c < 4; c++) EXPECT_EQ(geometry.has_motion(c), missing.empty()) << c << " " << missing;
 }
 
-using ContactNumbers = Eigen::Matrix<double, 10, 1>;  // distance, point, normal, first tangent
-
-ContactNumbers NumbersOf(const mjContact& contact) {
-  ContactNumbers numbers;
-  numbers << contact.dist, Vec3Map(contact.pos), Vec3Map(contact.frame), Vec3Map(contact.frame + 3);
-  return numbers;
-}
-
-// rates of contact c along a dof, by the motions of both its geoms
-ContactNumbers Predicted(const mjModel* m, const mjData* d, const ContactMotion& motion, int c, int dof) {
-  const mjContact& contact = d->contact[c];
-  Eigen::Matrix<double, 7, 1> rate = Eigen::Matrix<double, 7, 1>::Zero();
-  for (int side = 0; side < 2; side++) {
-    Eigen::Matrix<double, 3, Eigen::Dynamic, Eigen::RowMajor> point(3, m->nv), turn(3, m->nv);
-    mj_jac(m, d, point.data(), turn.data(), contact.pos, m->geom_bodyid[contact.geom[side]]);
-    Eigen::Matrix<double, 6, 1> twist;
-    twist << turn.col(dof), point.col(dof);
-    rate += (side ? motion.by_geom2 : motion.by_geom1()) * twist;
-  }
-  const Vec3 turn = rate.tail<3>();
-  ContactNumbers numbers;
-  numbers << rate.head<4>(), turn.cross(Vec3Map(contact.frame)), turn.cross(Vec3Map(contact.frame + 3));
-  return numbers;
-}
-
-// All contacts move along all dofs as steps of the engine's collision find, centred over nudges of h.
-void ExpectEnginesMotions(const mjModel* m, const mjData* at, double h, double tolerance) {
-  const DataPtr data = MakeData(m), moved[2] = {MakeData(m), MakeData(m)};
-  mj_copyState(m, at, data.get(), mjSTATE_INTEGRATION);
-  mj_forward(m, data.get());
-  ContactGeometry geometry(m);
-  std::string missing;
-  ASSERT_TRUE(geometry.Compute(m, data.get(), &missing)) << missing;
-  for (int dof = 0; dof < m->nv; dof++) {
-    VectorXd nudge = VectorXd::Zero(m->nv);
-    nudge[dof] = 1;
-    for (int side = 0; side < 2; side++) {
-      mj_copyState(m, at, moved[side].get(), mjSTATE_INTEGRATION);
-      mj_integratePos(m, moved[side]->qpos, nudge.data(), side ? -h : h);
-      mj_forward(m, moved[side].get());
-      ASSERT_EQ(moved[side]->ncon, data->ncon);
-    }
-    for (int c = 0; c < data->ncon; c++) {
-      const ContactNumbers found = (NumbersOf(moved[0]->contact[c]) - NumbersOf(moved[1]->contact[c])) / (2 * h);
-      const ContactNumbers predicted = Predicted(m, data.get(), geometry.motion(c), c, dof);
-      EXPECT_LE((predicted - found).cwiseAbs().maxCoeff(), tolerance) << "contact " << c << " dof " << dof << "\n"
-                                                                      << predicted.transpose() << "\n"
-                                                                      << found.transpose();
-    }
-  }
-}
-
 // Six prisms meet where lines of the grid cross. A ball above touches all of them in one point, and each contact moves
 // by its own prism: those behind the ball tilt, those before it do not.
 TEST(ContactGeometry, ContactsInOnePlaceAreToldApart) {
@@ -560,7 +509,7 @@ TEST(ContactGeometry, ContactsInOnePlaceAreToldApart) {
   const DataPtr data = MakeData(model.get());
   mj_forward(model.get(), data.get());
   ASSERT_EQ(data->ncon, 6);
-  for (int c = 1; c < 6; c++) ASSERT_EQ(NumbersOf(data->contact[c]), NumbersOf(data->contact[0]));
+  for (int c = 1; c < 6; c++) ASSERT_EQ(ContactNumbersOf(data->contact[c]), ContactNumbersOf(data->contact[0]));
   ExpectEnginesMotions(model.get(), data.get(), 1e-6, 1e-4);  // what a nudge turns the normal by: 1e-6 / 0.1
 }
 
