@@ -14,12 +14,20 @@ namespace costate {
 namespace {
 
 // Five points, h and 2h to both sides: at radii of a millimetre the truncation ~ (2h/radius)⁴ stays below 1e-8, and so
-// does what the collider knows its points to, over h. Where those points are not all of one smooth piece, which
-// quotients over h and 2h tell that differ by more than kBend of their size, two at a smaller step.
-constexpr double kWideStep = 4e-6;
+// does what the collider knows its points to, over h. Where those points are not all of one smooth piece, which turns
+// over h and 2h tell that are not in proportion, five nearer to the point; where none are, two at a smaller step.
+constexpr double kSteps[] = {4e-6, 1e-6, 2.5e-7};
+constexpr double kWideStep = kSteps[0];
 constexpr double kPoseStep = 1e-6;
-constexpr double kBend = 1e-3;
-constexpr double kCurved = 1e-7;     // … and three where those of distance or point differ by this …
+constexpr double kBend = 1e-3;     // of a quotient's size: those over h and 2h that differ by this are no use
+constexpr double kUneven = 1e-7;   // likewise, of turns out of proportion: a rate errs by half of it or less …
+constexpr double kCorner = 1e-5;   // … and where it is this at each step, a bend is at the contact itself
+constexpr double kTurnEven = 3;    // roundings of a normal that such turns may show
+constexpr double kAtPoint = 0.03;  // of such turns: what quotients differ by if the bend is nearer than all steps
+constexpr double kBetter = 0.5;    // what a smaller step must bring their unevenness to
+constexpr double kContrary = 0.7;  // of quotients' difference: what is left of it at half the step only at a bend
+constexpr double kCurved =
+    1e-7;  // of a quotient's size: where those of distance or point differ by this, three sizes …
 constexpr double kLinear = 0.1;      // … half as much at half the step: the curvature jumps there, and they go with h
 constexpr double kCloseBend = 1e-2;  // of two points alone, which curvature bends, too
 constexpr double kJumpTurn = 1.5;    // by how much their turn may grow at half the step before it is that of a jump
@@ -45,7 +53,7 @@ constexpr double kOwnMotion = 1e-3;    // … what a joint must add to those bef
 constexpr double kSameNormal = 1e-8;   // what the engine leaves of a face's normal …
 constexpr double kPlaceNoise = 3e-15;  // … which it makes from points that it knows to this …
 constexpr double kMostNoise = 1e-6;    // … but no more than this
-constexpr double kNormalNoise = 1e-3;  // of a normal's rate: a normal that is not the face's is off by its whole size
+constexpr double kNormalNoise = 1e-8;  // of a normal's rate: one that is not the face's, only near it, is off by more
 
 bool IsSame(const mjPreContact& found, const mjContact& contact) {
   return found.dist == contact.dist && std::equal(found.pos, found.pos + 3, contact.pos);
@@ -89,7 +97,7 @@ void TakeFaceNormal(const ConvexShape& first, const ConvexShape& second, const m
   const Vec3 n = Vec3Map(contact.frame);
   const double same = std::clamp(NormalRounding(contact), kSameNormal, kMostNoise);
   const auto basis = twists.leftCols(rank);
-  double least = std::max(kNormalNoise, same / kPoseStep);
+  double least = std::max(kNormalNoise, NormalRounding(contact) / kWideStep);
   Mat36 best = *dn;
   for (int side = 0; side < 2; side++) {
     if (!(side ? second.HasFace(-n, same) : first.HasFace(n, same))) continue;
@@ -130,10 +138,11 @@ bool ContactGeometry::FindMargin(const mjModel* model, mjData* data, int first, 
   const double m1 = model->geom_margin[g1], m2 = model->geom_margin[g2];
   const double p1 = model->geom_gap[g1], p2 = model->geom_gap[g2];
   const double base = contact.includemargin;
-  double candidates[8] = {base + std::max(p1, p2), base + p1 + p2,      base, std::max(m1, m2) + std::max(p1, p2),
-                          m1 + m2 + p1 + p2,       model->opt.o_margin, base, base};
-  int count = 6;
-  for (int p = 0; p < model->npair && count < 8; p++) {
+  const double summed = (m1 + p1) + (m2 + p2);  // which rounds otherwise than margins and gaps apart
+  const double larger = std::max(m1, m2) + std::max(p1, p2), own = model->opt.o_margin;
+  double candidates[9] = {base + std::max(p1, p2), base + p1 + p2, base, larger, m1 + m2 + p1 + p2, own, summed};
+  int count = 7;
+  for (int p = 0; p < model->npair && count < 9; p++) {
     const bool same = (model->pair_geom1[p] == g1 && model->pair_geom2[p] == g2) ||
                       (model->pair_geom1[p] == g2 && model->pair_geom2[p] == g1);
     if (same) candidates[count++] = model->pair_margin[p] + model->pair_gap[p];
@@ -172,7 +181,7 @@ class ContactGeometry::Follower {
   bool Follow(const Vec6& twist, bool both) {
     // of a larger margin only where nothing else finds the contact again: the engine makes its geoms rounder by it
     both_ = both;
-    return FivePoints(twist, margin_) || TwoPoints(twist, margin_) || FivePoints(twist, Reached(kWideStep)) ||
+    return Nearer(twist, margin_) || TwoPoints(twist, margin_) || Nearer(twist, Reached(kWideStep)) ||
            TwoPoints(twist, Reached(kPoseStep));
   }
   // the same at the smaller step alone
@@ -203,7 +212,9 @@ class ContactGeometry::Follower {
   // side.
   double Reached(double h) const { return room_ < kKept * h * reach_ ? margin_ + kKept * h * reach_ : margin_; }
   bool TwoPoints(const Vec6& twist, double within);
-  bool FivePoints(const Vec6& twist, double within);
+  // Five points at smaller and smaller steps, of each contact those that are most even; false where they jump at each.
+  bool Nearer(const Vec6& twist, double within);
+  bool FivePoints(const Vec6& twist, double h, double within);
   // Half as far, a corner at the point turns by as much, one beyond that by nothing, a jump by twice: false there.
   bool TellCornerFromJump(const Vec6& twist, double within);
   bool Move(const Vec6& twist, double h, double within, Numbers* numbers);
@@ -224,6 +235,8 @@ class ContactGeometry::Follower {
   ContactFrame frames_[kMaxFound];
   bool bends_[kMaxFound];
   Numbers at_[kMaxFound], side_[2][kMaxFound], far_[kMaxFound], turn_[kMaxFound], rate_[kMaxFound];
+  double uneven_[kMaxFound];  // by how much turns of five points are out of proportion, of the rate's size …
+  bool at_point_[kMaxFound];  // … and is the bend so near that it is among them at smaller steps, too?
 };
 
 bool ContactGeometry::Follower::Match(int first) {
@@ -308,8 +321,30 @@ bool ContactGeometry::Follower::TellCornerFromJump(const Vec6& twist, double wit
   return true;
 }
 
-bool ContactGeometry::Follower::FivePoints(const Vec6& twist, double within) {
-  constexpr double h = kWideStep;
+bool ContactGeometry::Follower::Nearer(const Vec6& twist, double within) {
+  Numbers rate[kMaxFound];
+  double least[kMaxFound];
+  std::fill_n(least, count_, kInf);
+  for (const double h : kSteps) {
+    if (!FivePoints(twist, h, within)) continue;
+    bool seen = false;
+    for (int k = 0; k < count_; k++) {
+      seen = seen || (std::min(least[k], uneven_[k]) > kUneven && !at_point_[k]);
+      if (!(uneven_[k] < kBetter * least[k])) continue;
+      rate[k] = rate_[k];
+      least[k] = uneven_[k];
+    }
+    if (!seen) break;
+  }
+  if (!std::all_of(least, least + count_, [](double uneven) { return uneven < kInf; })) return false;
+  for (int k = 0; k < count_; k++) {
+    rate_[k] = rate[k];
+    bends_[k] = within == margin_ && least[k] > kCorner;
+  }
+  return true;
+}
+
+bool ContactGeometry::Follower::FivePoints(const Vec6& twist, double h, double within) {
   if (!Move(twist, 2 * h, within, side_[0]) || !Move(twist, -2 * h, within, side_[1])) return false;
   for (int k = 0; k < count_; k++) {
     far_[k] = (side_[0][k] - side_[1][k]) / (4 * h);
@@ -321,12 +356,15 @@ bool ContactGeometry::Follower::FivePoints(const Vec6& twist, double within) {
     rate_[k] = (side_[0][k] - side_[1][k]) / (2 * h);
     const Numbers off = (rate_[k] - far_[k]).cwiseAbs();
     const double scale = std::max(1.0, rate_[k].cwiseAbs().maxCoeff());
-    if (!(off.maxCoeff() <= kBend * scale)) return false;
     curved = curved || off.head<4>().maxCoeff() > kCurved * scale;
 
     // the rate forwards less that backwards, at no step
     const Numbers turn = 2 * (side_[0][k] + side_[1][k] - 2 * at_[k]) / h - turn_[k];
-    bends_[k] = within == margin_ && IsCorner(k, turn, kBend, h);
+    const double noise = kTurnEven * NormalRounding(data_->contact[contacts_[k]]) / h;
+    uneven_[k] =
+        std::max(turn.head<4>().cwiseAbs().maxCoeff(), turn.segment<3>(4).cwiseAbs().maxCoeff() - noise) / scale;
+    at_point_[k] = off.maxCoeff() < kAtPoint * turn.cwiseAbs().maxCoeff();
+    if (!(off.maxCoeff() <= kBend * scale)) uneven_[k] = kInf;
   }
 
   // where the curvature jumps about the point, quotients err by h and not by h²: a third size tells
@@ -338,6 +376,14 @@ bool ContactGeometry::Follower::FivePoints(const Vec6& twist, double within) {
     const Numbers half = (side_[0][k] - side_[1][k]) / h;
     const auto jumps = ((half - wide).array() / (wide - far_[k]).array() - 0.5).abs() < kLinear;
     rate_[k] = jumps.select((8 * half - 6 * wide + far_[k]) / 3, rate_[k]);
+
+    // as much at half the step: a bend that the turns do not show, two thirds of the step away
+    const double scale = std::max(1.0, wide.cwiseAbs().maxCoeff());
+    for (int i = 0; i < 4; i++) {
+      const double off = std::abs(wide[i] - far_[k][i]);
+      const bool contrary = off > kCurved * scale && std::abs(half[i] - wide[i]) > kContrary * off;
+      if (contrary) uneven_[k] = std::max(uneven_[k], off / scale);
+    }
   }
   return true;
 }
