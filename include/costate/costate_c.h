@@ -14,6 +14,14 @@
 extern "C" {
 #endif
 
+/* The engine's callbacks (mjcb_control …) are called in simulations of Costate's, too, on data and threads of its own.
+   One that controls the host's robot by what stands here returns at once where the data that it is given are not the
+   host's, `if (d != mine) return;`, or else does to plans what it does to the robot. What simulates (costate_certify,
+   rollouts, tasks, plans) is refused in a callback that a step of Costate's has called, where it would begin again
+   without end; so is a derivative within a derivative. A callback that was refused and then changes the control of that
+   step ends the call that made it, of plans on a thread the host's next costate_mpc_control, with an error that says so.
+ */
+
 /* Version of Costate, "0.1.0". */
 const char* costate_version(void);
 

@@ -171,6 +171,12 @@ struct MpcControllerOptions {
 ///   for (;;) { mju_copy(d->ctrl, mpc.Control(d).data(), m->nu); mj_step(m, d); }
 ///
 /// One thread calls it; goals may be moved from any.
+///
+/// From a callback of the engine (mjcb_control), which controls a robot in the steps of its host, it is called for the
+/// host's own data alone: the engine calls it in the simulations of plans, too, on the planner's thread. There Start and
+/// Control are refused, `if (d != mine) return;` ahead of them is the remedy. A callback that was refused and then changes
+/// the control of the plan's step, so that the plan would be another one's, ends the call of Control that makes the plan,
+/// or the next one where a thread does.
 class MpcController {
  public:
   /// @param task  <mpc> in it says how plans are made.  @throws as CheckMpc.
@@ -205,8 +211,8 @@ class MpcController {
   /// thread makes the plans, beside a control interval's simulation within constraints on forces, and some derivatives
   /// where these are to be kept; good until the next call.
   /// @param time  [s] of the robot's own clock, as data->time is: times of costs and events count from the first one.
-  /// @throws Error{kInvalidArgument} before Start, for a time that is not finite or lies before the last one; what ended
-  ///         the planner's thread.
+  /// @throws Error{kInvalidArgument} before Start, for a time that is not finite or lies before the last one, from a
+  ///         callback in a simulation of Costate's; what ended the planner's thread.
   const VectorXd& Control(const mjData* data);
   const VectorXd& Control(double time, ConstVectorRef x);
 

@@ -2,6 +2,7 @@
 
 #include <costate/error.h>
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -12,23 +13,31 @@ namespace {
 // innermost guard of this thread
 thread_local EngineGuard* innermost = nullptr;
 
-// threads with a guard, and the handler that was there before the first (never null once ours was installed)
+// calls of this thread that were refused
+thread_local int refused = 0;
+
+// threads with a guard
 std::mutex mutex;
 int threads_guarded = 0;
-std::atomic<mjfLogHandler> host_handler{nullptr};
 
-// the handler that was there when ours was first installed: a host's own that was installed on top of ours hands what it
-// does not want down to ours, which must not hand it up again
-std::atomic<mjfLogHandler> first_handler{nullptr};
-thread_local bool handing_on = false;
+// the host's handlers in the order in which they were found, each behind one of ours (never null once that was
+// installed); which of ours was installed last
+constexpr int kHandlers = 8;
+std::array<std::atomic<mjfLogHandler>, kHandlers> host_handlers{};
+int handlers_known = 0, installed = 0;
 
-void HandToHost(const mjLogMessage* message) {
+// of ours, those that hand on now: the last one may stand for a handler that hands down to it, and must not hand up
+// again
+thread_local unsigned handing_on = 0;
+
+void HandToHost(int handler, const mjLogMessage* message) {
   struct HandingOn {
-    HandingOn() : outer(std::exchange(handing_on, true)) {}
+    explicit HandingOn(int handler) : outer(std::exchange(handing_on, handing_on | 1u << handler)) {}
     ~HandingOn() { handing_on = outer; }
-    bool outer;
-  } now;
-  (now.outer ? first_handler : host_handler).load()(message);
+    unsigned outer;
+  } now(handler);
+  const bool again = (now.outer >> handler & 1) != 0;
+  host_handlers[again ? 0 : static_cast<std::size_t>(handler)].load()(message);
 }
 
 // the engine's text: "function: subject", then the detail
@@ -43,9 +52,61 @@ std::string Text(const mjLogMessage& message) {
 
 }  // namespace
 
-void EngineGuard::Handle(const mjLogMessage* message) {
+// Ours, and which of them stands for what is installed. Under the mutex.
+struct GuardHandlers {
+  template <int handler>
+  static void Handle(const mjLogMessage* message) {
+    EngineGuard::Handle(handler, message);
+  }
+  template <int... handler>
+  static constexpr std::array<mjfLogHandler, kHandlers> Make(std::integer_sequence<int, handler...>) {
+    return {&Handle<handler>...};
+  }
+  static mjfLogHandler Ours(int handler) {
+    static constexpr auto ours = Make(std::make_integer_sequence<int, kHandlers>());
+    return ours[static_cast<std::size_t>(handler)];
+  }
+  // −1: the host's
+  static int WhichOfOurs(mjfLogHandler current) {
+    for (int i = 0; i < handlers_known; ++i) {
+      if (Ours(i) == current) return i;
+    }
+    return -1;
+  }
+  static int StandsFor(mjfLogHandler host) {
+    for (int i = 0; i < handlers_known; ++i) {
+      if (host_handlers[static_cast<std::size_t>(i)].load() == host) return i;
+    }
+    if (handlers_known < kHandlers) ++handlers_known;
+    host_handlers[static_cast<std::size_t>(handlers_known - 1)].store(host);
+    return handlers_known - 1;
+  }
+
+  // on top of whatever is there, or as the host has put it
+  static void Install() {
+    if (handlers_known == 0) {  // known before ours is there, which another thread's message may call
+      const mjfLogHandler first = mju_setLogHandler(nullptr);
+      mju_setLogHandler(first);
+      StandsFor(first);
+    }
+    const mjfLogHandler current = mju_setLogHandler(Ours(installed));
+    if (current == Ours(installed)) return;
+    const int ours = WhichOfOurs(current), wanted = ours >= 0 ? ours : StandsFor(current);
+    if (wanted != installed) mju_setLogHandler(Ours(installed = wanted));
+  }
+
+  // the host's back, unless the host has replaced ours meanwhile
+  static void Remove() {
+    const mjfLogHandler current = mju_setLogHandler(host_handlers[static_cast<std::size_t>(installed)].load());
+    if (current == Ours(installed)) return;
+    const int ours = WhichOfOurs(current);
+    mju_setLogHandler(ours >= 0 ? host_handlers[static_cast<std::size_t>(ours)].load() : current);
+  }
+};
+
+void EngineGuard::Handle(int handler, const mjLogMessage* message) {
   if (innermost == nullptr || message->level < mjLOG_WARNING) {
-    HandToHost(message);
+    HandToHost(handler, message);
   } else if (message->level == mjLOG_WARNING) {
     try {
       innermost->Collect(Text(*message), 1);
@@ -71,17 +132,11 @@ void EngineGuard::Collect(const std::string& text, int count) noexcept {
   }
 }
 
-EngineGuard::EngineGuard(mjData* data) : outer_(innermost), data_(data) {
+EngineGuard::EngineGuard(mjData* data, Around around) : outer_(innermost), data_(data), around_(around) {
   if (outer_ == nullptr) {
-    // the host may have set its own handler since the last guard: ours goes on top of whatever is there
+    // the host may have set its own handler since the last guard
     std::lock_guard<std::mutex> lock(mutex);
-    if (host_handler.load() == nullptr) {  // known before ours is there, which another thread's message may call
-      host_handler.store(mju_setLogHandler(nullptr));
-      mju_setLogHandler(host_handler.load());
-      first_handler.store(host_handler.load());
-    }
-    mjfLogHandler previous = mju_setLogHandler(&EngineGuard::Handle);
-    if (previous != &EngineGuard::Handle) host_handler.store(previous);
+    GuardHandlers::Install();
     ++threads_guarded;
   }
   if (data_ != nullptr) {
@@ -102,11 +157,8 @@ EngineGuard::~EngineGuard() {
     return;
   }
 
-  // last one: put the host's handler back, unless the host has replaced ours meanwhile
   std::lock_guard<std::mutex> lock(mutex);
-  if (--threads_guarded > 0) return;
-  mjfLogHandler current = mju_setLogHandler(host_handler.load());
-  if (current != &EngineGuard::Handle) mju_setLogHandler(current);
+  if (--threads_guarded == 0) GuardHandlers::Remove();
 }
 
 std::vector<std::string> EngineGuard::TakeWarnings() {
@@ -118,5 +170,19 @@ std::vector<std::string> EngineGuard::TakeWarnings() {
   warnings_.clear();
   return texts;
 }
+
+bool IsInCallback() noexcept { return innermost != nullptr && innermost->around_ == EngineGuard::Around::kEngine; }
+
+void RefuseInCallback(const char* function) {
+  if (!IsInCallback()) return;
+  ++refused;
+  throw Error(ErrorCode::kInvalidArgument,
+              std::string(function) +
+                  " was called by a callback of the engine (mjcb_control …) in a step that Costate simulates on data "
+                  "of its own, where it would begin again without end (remedy: the callback returns at once where the "
+                  "data that it is given are not the host's: if (d != mine) return;)");
+}
+
+int RefusedInCallbacks() noexcept { return refused; }
 
 }  // namespace costate

@@ -205,7 +205,7 @@ SpecPtr LoadSpec(const std::string& path, std::vector<std::string>* warnings) {
 
 ModelPtr CompileModel(mjSpec* spec, const std::string& name, std::vector<std::string>* warnings) {
   if (spec == nullptr) throw Error(ErrorCode::kInvalidArgument, WithName(name, "the spec is NULL"));
-  EngineGuard guard;
+  EngineGuard guard(nullptr, EngineGuard::Around::kEngine);  // the compiler tries a step
   ModelPtr model(mj_compile(spec, nullptr));
   if (!model) throw Error(ErrorCode::kParse, WithName(name, OneLine(mjs_getError(spec))));
 

@@ -7,7 +7,7 @@
 namespace costate {
 
 void UpdatePosture(const mjModel* model, mjData* data, PostureStage stage) {
-  const EngineGuard guard(data);
+  const EngineGuard guard(data, EngineGuard::Around::kEngine);
   if (stage == PostureStage::kWhole) return mj_fwdPosition(model, data);
   mj_kinematics(model, data);
   mj_comPos(model, data);
@@ -42,7 +42,7 @@ void GeomJacobian(const mjModel* model, const mjData* data, int geom, JacobianRo
 }
 
 double GeomDistance(const mjModel* model, mjData* data, int geom1, int geom2, double far, double* from_to) {
-  const EngineGuard guard(data);
+  const EngineGuard guard(data, EngineGuard::Around::kEngine);
   return mj_geomDistance(model, data, geom1, geom2, far, from_to);
 }
 

@@ -65,7 +65,7 @@ class Awake {
 // its stack is what does not fit: that it calls an error, here the same status.
 template <typename Calls>
 StepStatus Run(mjData* data, const Calls& calls) {
-  EngineGuard guard(data);
+  EngineGuard guard(data, EngineGuard::Around::kEngine);
   const Warnings warnings(data);
   try {
     calls(warnings);
@@ -83,6 +83,17 @@ void SetStateAndControl(const mjModel* model, mjData* data, const Dims& dims, Co
   LoadState(dims, data, x.data());
   std::copy_n(u.data(), dims.nu, data->ctrl);
   data->flg_energyvel = 0;  // else sensors of kinetic energy read that of another state
+}
+
+// a callback that was refused in this step may have set the control as it does where a call of its fails: the motion
+// would be that of another control, without a word
+void CheckControlStayed(const mjData* data, ConstVectorRef u, int refused_before) {
+  if (RefusedInCallbacks() == refused_before || std::equal(u.data(), u.data() + u.size(), data->ctrl)) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      "a callback of the engine (mjcb_control …) called Costate in a step that Costate simulates on data of its "
+      "own, was refused, and changed the control of that step (remedy: the callback returns at once where the "
+      "data that it is given are not the host's: if (d != mine) return;)");
 }
 
 void CopySensors(const Dims& dims, const mjData* data, VectorRef sensors) {
@@ -123,6 +134,7 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
     senseless.opt.disableflags |= mjDSBL_SENSOR;
     further = &senseless;
   }
+  const int refused = RefusedInCallbacks();
   const StepStatus status = Run(data, [&](const Warnings& warnings) {
     for (int i = 0; i < substeps; ++i) {
       mj_step(i > 0 ? further : awake.get(), data);
@@ -132,6 +144,7 @@ StepStatus Step(const mjModel* model, mjData* data, ConstVectorRef x, ConstVecto
       if (warnings.Status() == StepStatus::kBadState) break;
     }
   });
+  if (status == StepStatus::kOk) CheckControlStayed(data, u, refused);
   if (x_next.size() > 0) SaveState(dims, data, x_next.data());
 
   // the engine looks at a state only when it steps from it

@@ -480,6 +480,7 @@ const char* ToString(Smoothness label) {
 }
 
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options) {
+  RefuseInCallback("Certify");
   CheckDifferentiable(model);
   CheckModelOptions(model);
   CheckFiniteState(model, GetState(model, data));
@@ -489,7 +490,7 @@ Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptio
   local.opt.disableflags |= mjDSBL_AUTORESET;
   local.opt.enableflags &= ~mjENBL_SLEEP;
   const DataPtr work = MakeData(model);
-  EngineGuard guard(work.get());
+  EngineGuard guard(work.get(), EngineGuard::Around::kEngine);
   mj_copyState(model, data, work.get(), mjSTATE_INTEGRATION);
   Certificate out;
   Equilibrium point;

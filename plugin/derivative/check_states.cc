@@ -123,7 +123,7 @@ mjModel Awake(const mjModel* model) {
 // steps until contacts carry force, then on past the impact; where the motion diverges soon after that, the first
 // contact is where it was still a motion; false when none appears
 bool Settle(const mjModel* model, mjData* data, double* seconds) {
-  EngineGuard guard(data);
+  EngineGuard guard(data, EngineGuard::Around::kEngine);
   mjModel local = Awake(model);
   local.opt.disableflags |= mjDSBL_AUTORESET;
   const double start = data->time, h = model->opt.timestep;
@@ -178,7 +178,7 @@ std::vector<CheckState> MakeCheckStates(const mjModel* model, const CheckStateOp
   const bool possible = CanHaveContacts(model);
   DataPtr probe = CopyOf(model, given.data.get());
   {
-    EngineGuard guard(probe.get());
+    EngineGuard guard(probe.get(), EngineGuard::Around::kEngine);
     const mjModel awake = Awake(model);
     mj_forward(&awake, probe.get());
   }

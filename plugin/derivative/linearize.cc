@@ -202,7 +202,7 @@ void Linearizer::Impl::LinearizeInterval(bool sensors, StepDerivative* out) {
 }
 
 Linearizer::Linearizer(const mjModel* model, const LinearizeOptions& options) {
-  EngineGuard guard;
+  EngineGuard guard(nullptr, EngineGuard::Around::kEngine);
   impl_ = std::make_unique<Impl>(model, options);
 }
 Linearizer::~Linearizer() = default;

@@ -149,7 +149,7 @@ void Linearizer::Impl::FirstThatCovers(Out* out, Call call) {
 // status
 template <typename Out, typename Calls>
 void Linearizer::Impl::Guarded(Out* out, const Calls& calls) {
-  EngineGuard guard(data.get());
+  EngineGuard guard(data.get(), EngineGuard::Around::kEngine);
   try {
     calls();
   } catch (const Error& error) {
@@ -165,7 +165,7 @@ void Linearizer::Impl::AfterForward(mjData* from, Out* out, const Fast& fast, co
   Guarded(out, [&] {
     Backend* backend = levels[kAnalytic].get();
     if (backend && options.substeps == 1 && !theta) {
-      EngineGuard guard(from);
+      EngineGuard guard(from, EngineGuard::Around::kEngine);
       try {
         if (IsAfterForward(model, from, &work) && fast(backend) && AllFinite(*out)) return;
       } catch (const Error& error) {

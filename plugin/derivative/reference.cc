@@ -196,7 +196,7 @@ void ReferenceDifferences::Column(int col, ReferenceDerivative* out) {
 }
 
 ReferenceDerivative ReferenceDifferences::Run() {
-  EngineGuard guard(data_.get());
+  EngineGuard guard(data_.get(), EngineGuard::Around::kEngine);
   ReferenceDerivative out;
   try {
     Fill(&out);

@@ -313,7 +313,9 @@ int costate_coverage(const mjModel* m, const mjData* d, int level, int sensors, 
 int costate_certify(const mjModel* m, const mjData* d, char* text, int text_sz) {
   std::string switches;
   int label = 0;
-  if (costate::CallFromC(text, text_sz, [&] { label = costate::CertifyPoint(m, d, &switches); })) return -1;
+  const int failed =
+      costate::SimulateFromC("costate_certify", text, text_sz, [&] { label = costate::CertifyPoint(m, d, &switches); });
+  if (failed) return -1;
   costate::WriteError(switches.c_str(), text, text_sz);
   return label;
 }

@@ -46,6 +46,18 @@ int CallFromC(char* error, int error_sz, F call) {
   return 1;
 }
 
+/// The same of a function that steps private data: refused in a callback that the engine calls in such a step.
+template <typename F>
+int SimulateFromC(const char* function, char* error, int error_sz, F call) {
+  try {
+    RefuseInCallback(function);
+  } catch (const std::exception& refused) {
+    WriteError(refused.what(), error, error_sz);
+    return 1;
+  }
+  return CallFromC(error, error_sz, call);
+}
+
 /// @throws Error{kInvalidArgument} "m is NULL".
 template <typename T>
 void RefuseNull(T* pointer, const char* name) {

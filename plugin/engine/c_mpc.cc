@@ -50,7 +50,7 @@ void CopyControl(const VectorXd& from, mjtNum* u) {
 
 costate_mpc* costate_make_mpc(const char* file, int threads, char* error, int error_sz) {
   costate_mpc* mpc = nullptr;
-  costate::CallFromC(error, error_sz, [&] {
+  costate::SimulateFromC("costate_make_mpc", error, error_sz, [&] {
     costate::RefuseTwoEngines();
     costate::RefuseNull(file, "file");
     costate::RefusePythonCallbacks();
@@ -67,7 +67,7 @@ mjtNum costate_mpc_interval(const costate_mpc* mpc) { return mpc ? mpc->controll
 
 int costate_mpc_start(costate_mpc* mpc, const mjModel* m, const mjData* d, costate::Progress progress, void* user,
                       char* error, int error_sz) {
-  return costate::CallFromC(error, error_sz, [&] {
+  return costate::SimulateFromC("costate_mpc_start", error, error_sz, [&] {
     return costate::StartFrom(mpc, progress, user, [&](costate::MpcController* controller, const auto& callback) {
       costate::RefuseNull(m, "m");
       costate::RefuseNull(d, "d");
@@ -78,7 +78,7 @@ int costate_mpc_start(costate_mpc* mpc, const mjModel* m, const mjData* d, costa
 
 int costate_mpc_start_at(costate_mpc* mpc, const mjtNum* x, costate::Progress progress, void* user, char* error,
                          int error_sz) {
-  return costate::CallFromC(error, error_sz, [&] {
+  return costate::SimulateFromC("costate_mpc_start_at", error, error_sz, [&] {
     return costate::StartFrom(mpc, progress, user, [&](costate::MpcController* controller, const auto& callback) {
       costate::RefuseNull(x, "x");
       const costate::Dims dims(controller->task().model.get());
@@ -88,7 +88,7 @@ int costate_mpc_start_at(costate_mpc* mpc, const mjtNum* x, costate::Progress pr
 }
 
 int costate_mpc_control(costate_mpc* mpc, const mjData* d, mjtNum* u, char* error, int error_sz) {
-  return costate::CallFromC(error, error_sz, [&] {
+  return costate::SimulateFromC("costate_mpc_control", error, error_sz, [&] {
     costate::RefuseNull(mpc, "mpc");
     costate::RefuseNull(d, "d");
     costate::RefusePythonCallbacks();
@@ -97,7 +97,7 @@ int costate_mpc_control(costate_mpc* mpc, const mjData* d, mjtNum* u, char* erro
 }
 
 int costate_mpc_control_at(costate_mpc* mpc, mjtNum time, const mjtNum* x, mjtNum* u, char* error, int error_sz) {
-  return costate::CallFromC(error, error_sz, [&] {
+  return costate::SimulateFromC("costate_mpc_control_at", error, error_sz, [&] {
     costate::RefuseNull(mpc, "mpc");
     costate::RefuseNull(x, "x");
     costate::RefusePythonCallbacks();

@@ -162,7 +162,7 @@ int costate_policy_control(const costate_policy* policy, const mjData* d, mjtNum
 
 costate_task* costate_load_task(const char* file, char* error, int error_sz) {
   costate_task* task = nullptr;
-  costate::CallFromC(error, error_sz, [&] {
+  costate::SimulateFromC("costate_load_task", error, error_sz, [&] {
     costate::RefuseTwoEngines();
     costate::RefuseNull(file, "file");
     costate::RefusePythonCallbacks();
@@ -182,7 +182,7 @@ int costate_task_substeps(const costate_task* task) { return task ? task->task.s
 int costate_check_slopes(costate_task* task, char* error, int error_sz) {
   constexpr int kDoNotFit = 1, kNotCompared = 2;
   bool agrees = false;
-  const int failed = costate::CallFromC(error, error_sz, [&]() -> std::string {
+  const int failed = costate::SimulateFromC("costate_check_slopes", error, error_sz, [&]() -> std::string {
     costate::RefuseNull(task, "task");
     costate::RefusePythonCallbacks();
     const costate::SlopeCheck check = costate::CheckSlopes(task->task.ToProblem(), task->task.U_guess);
@@ -194,7 +194,7 @@ int costate_check_slopes(costate_task* task, char* error, int error_sz) {
 
 int costate_solve_task(costate_task* task, const costate_solve_options* options, costate_solve_result* result,
                        mjtNum* X, mjtNum* U, mjtNum* K, char* error, int error_sz) {
-  return costate::CallFromC(error, error_sz, [&] {
+  return costate::SimulateFromC("costate_solve_task", error, error_sz, [&] {
     costate::RefuseNull(task, "task");
     costate::RefusePythonCallbacks();
     return costate::SolveTaskOf(task, options, result, X, U, K);

@@ -96,7 +96,8 @@ void PullBackward(costate_rollout* r, const mjtNum* X_bar, const mjtNum* S_bar, 
 costate_rollout* costate_make_rollout(const mjModel* m, const mjData* d, int substeps, const char* const* parameters,
                                       int n, char* error, int error_sz) {
   costate_rollout* rollout = nullptr;
-  costate::CallFromC(error, error_sz, [&] { rollout = costate::MakeRollout(m, d, substeps, parameters, n).release(); });
+  costate::SimulateFromC("costate_make_rollout", error, error_sz,
+                         [&] { rollout = costate::MakeRollout(m, d, substeps, parameters, n).release(); });
   return rollout;
 }
 
@@ -132,11 +133,12 @@ int costate_rollout_set_parameters(costate_rollout* rollout, const mjtNum* theta
 
 int costate_rollout_forward(costate_rollout* rollout, const mjtNum* x0, const mjtNum* U, int N, mjtNum* X, mjtNum* S,
                             char* error, int error_sz) {
-  return costate::CallFromC(error, error_sz, [&] { costate::RollForward(rollout, x0, U, N, X, S); });
+  return costate::SimulateFromC("costate_rollout_forward", error, error_sz,
+                                [&] { costate::RollForward(rollout, x0, U, N, X, S); });
 }
 
 int costate_rollout_backward(costate_rollout* rollout, const mjtNum* X_bar, const mjtNum* S_bar, mjtNum* x0_bar,
                              mjtNum* U_bar, mjtNum* theta_bar, char* error, int error_sz) {
-  return costate::CallFromC(error, error_sz,
-                            [&] { costate::PullBackward(rollout, X_bar, S_bar, x0_bar, U_bar, theta_bar); });
+  return costate::SimulateFromC("costate_rollout_backward", error, error_sz,
+                                [&] { costate::PullBackward(rollout, X_bar, S_bar, x0_bar, U_bar, theta_bar); });
 }

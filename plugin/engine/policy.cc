@@ -126,7 +126,7 @@ void PolicyPlugin::Law(const mjModel* m, const mjData* d, int t, const mjtNum* b
     if (before) {
       RefusePythonCallbacks();
       model_->Refresh(m);
-      EngineGuard stack(look_.get());
+      EngineGuard stack(look_.get(), EngineGuard::Around::kEngine);
       mj_copyState(m, d, look_.get(), mjSTATE_INTEGRATION);
       mju_copy(look_->ctrl, before, static_cast<int>(m->nu));
       mj_forward(model_->get(), look_.get());

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/engine_guard.h"
 #include "core/lap.h"
 #include "optimizer/checked_constraint.h"
 #include "optimizer/goal_slots.h"
@@ -163,6 +164,7 @@ void CheckMpc(const Task& task, const MpcSimulation& simulation) {
 
 MpcResult RunMpc(const Task& task, const MpcSimulation& simulation, const MpcCallback& callback,
                  const IterationCallback& first) {
+  RefuseInCallback("RunMpc");
   CheckMpc(task, simulation);
   const double control_time = task.knot_time();
   const int steps = static_cast<int>(std::lround(simulation.duration / control_time));

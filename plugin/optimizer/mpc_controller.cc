@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/engine_guard.h"
 #include "core/interval.h"
 #include "core/state_layout.h"
 #include "optimizer/mpc_driver.h"
@@ -147,11 +148,13 @@ MpcGoals& MpcController::goals() { return impl_->goals; }
 const MpcGoals& MpcController::goals() const { return impl_->goals; }
 
 bool MpcController::Start(const mjModel* model, const mjData* data, const IterationCallback& first) {
+  RefuseInCallback("MpcController::Start");
   std::vector<int> mocap = MatchRobot(impl_->task, NotNull(model), "the controlled robot");
   return impl_->Begin(model, std::move(mocap), GetState(model, data), data, first);
 }
 
 bool MpcController::Start(ConstVectorRef x, const IterationCallback& first) {
+  RefuseInCallback("MpcController::Start");
   const mjModel* m = impl_->task.model.get();
   CheckSize(m, "x", x.size(), "nx", Dims(m).nx);
   const int beside = StatePartSize(m, mjSTATE_HISTORY | mjSTATE_PLASTIC | mjSTATE_PLUGIN);
@@ -165,12 +168,14 @@ bool MpcController::Start(ConstVectorRef x, const IterationCallback& first) {
 }
 
 const VectorXd& MpcController::Control(const mjData* data) {
+  RefuseInCallback("MpcController::Control");
   if (!impl_->robot)
     throw Error(ErrorCode::kInvalidArgument, "MPC: the controller was not started with a model and its data");
   return impl_->Control(data ? data->time : 0, GetState(impl_->robot, data), data);
 }
 
 const VectorXd& MpcController::Control(double time, ConstVectorRef x) {
+  RefuseInCallback("MpcController::Control");
   const mjModel* m = impl_->task.model.get();
   if (impl_->robot)
     throw Error(ErrorCode::kInvalidArgument, "MPC: the controller was started with data, and is asked about them");

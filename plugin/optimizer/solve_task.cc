@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/engine_guard.h"
 #include "optimizer/basin_hopping.h"
 #include "optimizer/free_start.h"
 #include "optimizer/go_on.h"
@@ -257,10 +258,12 @@ TaskSolution SolveBy(const IlqrOptions& solver, const Task& task, const Problem&
 }  // namespace
 
 TaskSolution SolveTask(const Task& task, const Problem& problem, const Guess& guess, const TaskCallbacks& callbacks) {
+  RefuseInCallback("SolveTask");
   return SolveBy(task.solver, task, problem, guess, callbacks);
 }
 
 TaskSolution SolveTask(const Task& task, const TaskCallbacks& callbacks) {
+  RefuseInCallback("SolveTask");
   const Problem problem = task.ToProblem();
   Guess guess = task.ToGuess();
   if (task.sampling.iterations > 0) {

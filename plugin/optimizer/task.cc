@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "core/engine_guard.h"
 #include "core/joint.h"
 #include "core/model.h"
 #include "derivative/level_words.h"
@@ -531,9 +532,15 @@ Problem Task::ToProblem() const {
   return problem;
 }
 
-Task LoadTask(const std::string& path) { return ReadTask(XmlFile(path)); }
+Task LoadTask(const std::string& path) {
+  RefuseInCallback("LoadTask");  // the compiler tries a step
+  return ReadTask(XmlFile(path));
+}
 
-Task ParseTask(const std::string& text, const std::string& path) { return ReadTask(XmlFile(text, path)); }
+Task ParseTask(const std::string& text, const std::string& path) {
+  RefuseInCallback("ParseTask");
+  return ReadTask(XmlFile(text, path));
+}
 
 Task ParseWrittenTask(const std::string& text, const std::string& model_path) {
   Task task = ReadTask(XmlFile(text, model_path, model_path));

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "core/check.h"
+#include "core/engine_guard.h"
 #include "derivative/check_point.h"
 #include "rollout/adjoint_sweep.h"
 #include "rollout/check_trajectory.h"
@@ -42,6 +43,7 @@ void Adjoint::ParallelFor(int n, const std::function<void(int, int)>& job) { imp
 
 void Adjoint::Gradient(ConstVectorRef x0, ConstMatrixRef U, const Loss& loss, const AdjointOptions& options,
                        RolloutGradient* out, int worker) {
+  RefuseInCallback("Adjoint::Gradient");
   const AdjointSetting& a = impl_->setting;
   CheckSize(a.model, "x0", x0.size(), "nx", a.dims.nx);
   CheckSize(a.model, "a column of U", U.rows(), "nu", a.dims.nu);

@@ -10,7 +10,7 @@ namespace costate {
 
 VectorXd Penetrations(const mjModel* model, ConstVectorRef context, ConstMatrixRef X) {
   const DataPtr data = MakeData(model);
-  const EngineGuard guard(data.get());
+  const EngineGuard guard(data.get(), EngineGuard::Around::kEngine);
   VectorXd depths = VectorXd::Zero(X.cols());
   for (Eigen::Index i = 0; i < X.cols(); i++) {
     SetContext(model, data.get(), context);

@@ -50,7 +50,7 @@ void LabelControls(const mjModel* model, const Trajectory& trajectory, std::vect
 std::string OfWhat(const mjModel* model, ConstVectorRef x, double depth) {
   constexpr double kSame = 1e-9;  // [m]
   const DataPtr data = MakeData(model);
-  const EngineGuard guard(data.get());
+  const EngineGuard guard(data.get(), EngineGuard::Around::kEngine);
   SetState(model, data.get(), x);
   mj_fwdPosition(model, data.get());
   for (int i = 0; i < data->ncon; i++) {

@@ -160,6 +160,7 @@ struct Simulator::Impl {
   // change column t of out->X
   template <typename Control, typename Decide>
   RolloutStatus Run(ConstVectorRef x0, int N, Worker& worker, Trajectory* out, Control control, Decide next) const {
+    RefuseInCallback("a rollout of a Simulator");
     mjData* data = worker.data.get();
     EngineGuard guard(data);
     Restart(data);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -64,6 +65,57 @@ TEST(EngineGuard, AHandlerThatHandsOnToOursHearsAMessageOnce) {
   over = true;
   at_work.join();
   EXPECT_EQ(mju_setLogHandler(nullptr), &HandsOn);
+}
+
+std::atomic<int> passing_messages{0};
+
+// Keeps another thread under guard, as a planner's is: the host is handed ours then.
+class GuardedThread {
+ public:
+  GuardedThread()
+      : thread_([this] {
+          const EngineGuard guard;
+          guarded_ = true;
+          while (!over_) std::this_thread::yield();
+        }) {
+    while (!guarded_) std::this_thread::yield();
+  }
+  ~GuardedThread() {
+    over_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> guarded_{false}, over_{false};
+  std::thread thread_;
+};
+
+// what the host puts back is the handler that it has had, whatever guards have come and gone
+TEST(EngineGuard, AHandlerThatTheHostPutsBackIsItsOwn) {
+  const auto passing = [](const mjLogMessage*) { ++passing_messages; };
+  for (const int guards_of_others : {0, 1, 2}) {
+    SCOPED_TRACE(guards_of_others);
+    const HostScope host(HostHandler);
+    passing_messages = 0;
+    {
+      std::unique_ptr<GuardedThread> other = std::make_unique<GuardedThread>();
+      for (int i = 0; i < 3; ++i) {
+        const mjfLogHandler before = mju_setLogHandler(passing);
+        {
+          const EngineGuard guard;
+          if (guards_of_others == 0) other.reset();
+        }
+        mju_warning("while it is another's");
+        mju_setLogHandler(before);
+        if (guards_of_others == 2) other = std::make_unique<GuardedThread>();
+        mju_warning("back");
+        EXPECT_EQ(host_text, "back");
+        if (!other) other = std::make_unique<GuardedThread>();
+      }
+    }
+    EXPECT_EQ(passing_messages, 3);
+    EXPECT_EQ(host_messages, 3);
+  }
 }
 
 TEST(EngineGuard, ThrowsTheEnginesOwnText) {
