@@ -69,7 +69,8 @@ struct CertifyOptions {
 /// @post   `data` is only read.  Cost: mj_forward, and to convergence, one collision pass, up to 12 collisions of each
 ///         pair that pushes and those of the pairs that the derivative differences; then 2 (ndx + nu) converged steps,
 ///         unless a switch is within reach or reach is 0; 16 of mj_forward where the solver ends early. Allocates.
-/// @throws as Linearizer::Linearize for a state or control that is not finite.
+/// @throws as Linearizer::Linearize for a state or control that is not finite; Error{kInvalidArgument} for options that
+///         are negative or no numbers, and where a callback of the engine asks in a step that Costate simulates.
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options = {});
 
 }  // namespace costate

@@ -479,10 +479,21 @@ const char* ToString(Smoothness label) {
   return "unknown";
 }
 
+namespace {
+
+void CheckDistance(const char* name, double distance) {
+  if (distance >= 0) return;
+  throw Error(ErrorCode::kInvalidArgument, fmt::format("{} is {:g}, it cannot be negative", name, distance));
+}
+
+}  // namespace
+
 Certificate Certify(const mjModel* model, const mjData* data, const CertifyOptions& options) {
   RefuseInCallback("Certify");
   CheckDifferentiable(model);
   CheckModelOptions(model);
+  CheckDistance("reach", options.reach);
+  CheckDistance("proximity", options.proximity);
   CheckFiniteState(model, GetState(model, data));
   CheckFiniteControl(model, Eigen::Map<const VectorXd>(data->ctrl, model->nu));
   CheckFiniteContext(model, GetContext(model, data));

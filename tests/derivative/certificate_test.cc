@@ -53,6 +53,18 @@ TEST_F(CertificateTest, DistancesAreThoseToLimitClampAndFloor) {
   EXPECT_NE(Find(certificate, "friction loss of slide", "stick or slip"), nullptr);
 }
 
+// a NaN is no reach that nothing is within
+TEST_F(CertificateTest, RefusesDistancesThatAreNone) {
+  const ModelPtr model = LoadModelFromString(kScene);
+  const DataPtr data = MakeData(model.get());
+  data->ctrl[0] = 1;
+  EXPECT_EQ(Certify(model.get(), data.get(), {.reach = 0}).label, Smoothness::kModeCrossing);
+  for (const double none : {std::nan(""), -1.0}) {
+    EXPECT_ERROR(Certify(model.get(), data.get(), {.reach = none}), ErrorCode::kInvalidArgument, "reach is ");
+    EXPECT_ERROR(Certify(model.get(), data.get(), {.proximity = none}), ErrorCode::kInvalidArgument, "proximity is ");
+  }
+}
+
 // what the iterative collider finds of curved surfaces is a staircase: such a contact that pushes is always beside a
 // step
 TEST_F(CertificateTest, AContactOfCurvedSurfacesIsOnAFacet) {
