@@ -178,7 +178,8 @@ int costate_task_substeps(const costate_task* task);
 /* Do the slopes that the task's costs and constraints state fit their values? Asks what residuals of one's own say,
    costate_residual_jacobian: each slope at each knot of the guess's motion against differences (costate/slope_check.h).
    Returns 0 where all fit; 1 where some do not, and the worst of them, a line each, in error; 2 where they were not
-   compared (no task, a residual without a slope, a guess that cannot be simulated …), and the reason in error. */
+   compared (no task, a value or a Jacobian that is not finite, a guess that cannot be simulated …), and the reason in
+   error. */
 int costate_check_slopes(costate_task* task, char* error, int error_sz);
 
 /* How a task is solved; zeros leave what the task says. */

@@ -24,9 +24,9 @@ struct SlopeCheck {
   std::vector<SlopeMismatch> wrong;  ///< worst first
   int judged = 0;                    ///< slopes that were compared
   int rough = 0;  ///< not compared: the differences say nothing (corners, noise, or all slopes of the kind are zero)
-  bool agrees() const { return wrong.empty(); }
+  bool agrees() const { return wrong.empty() && judged > 0; }  ///< where nothing was compared nothing is known
 
-  /// "4 of 620 slopes do not fit, worst first:" and `lines` of them; or that all fit.
+  /// "4 of 620 slopes do not fit, worst first:" and `lines` of them; or that all fit, or that none was compared.
   std::string Text(int lines = 10) const;
 };
 
@@ -46,7 +46,7 @@ struct SlopeCheck {
 ///
 /// @param dt  the control interval [s].
 /// @throws Error{kDimensionMismatch} for slopes of another size, by name and knot, and for a motion of another model;
-///         what the class itself throws.
+///         Error{kInvalidArgument} where a value itself is not finite, by name and knot; what the class itself throws.
 /// Cost: twelve values an input and knot.
 SlopeCheck CheckSlopes(const mjModel* model, const Loss& loss, const Trajectory& motion, double dt);
 SlopeCheck CheckSlopes(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt);

@@ -16,10 +16,12 @@
 
 namespace costate {
 
-/// Cut to the caller's buffer, always ended.
+/// Cut to the caller's buffer, always ended, never within a character of UTF-8.
 inline void WriteError(const char* text, char* error, int error_sz) {
   if (error == nullptr || error_sz <= 0) return;
-  const std::size_t n = std::min(std::strlen(text), static_cast<std::size_t>(error_sz) - 1);
+  const auto continues = [text](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+  std::size_t n = std::min(std::strlen(text), static_cast<std::size_t>(error_sz) - 1);
+  while (n > 0 && continues(n)) n--;
   std::memcpy(error, text, n);
   error[n] = '\0';
 }

@@ -186,6 +186,7 @@ int costate_check_slopes(costate_task* task, char* error, int error_sz) {
     costate::RefuseNull(task, "task");
     costate::RefusePythonCallbacks();
     const costate::SlopeCheck check = costate::CheckSlopes(task->task.ToProblem(), task->task.U_guess);
+    if (check.judged == 0) throw costate::Error(costate::ErrorCode::kInvalidArgument, check.Text());
     agrees = check.agrees();
     return agrees ? "" : check.Text();
   });

@@ -203,11 +203,41 @@ bool HasSlopes(const std::function<void()>& slopes) {
   return true;
 }
 
+// of a value that is not finite there is no slope to compare
+void RefuseValue(const std::string& what, int t, double value) {
+  if (std::isfinite(value)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              fmt::format("{} at knot {} is {:g}: there are no slopes to compare", what, t, value));
+}
+
 // max_t |l_t|
 VectorXd SizeOf(const Loss& loss, const Trajectory& motion, double dt) {
   double size = 0;
-  for (int t = 0; t <= motion.N(); t++) size = std::max(size, std::abs(loss.Value(ViewKnot(motion, t, dt))));
+  for (int t = 0; t <= motion.N(); t++) {
+    const double value = loss.Value(ViewKnot(motion, t, dt));
+    RefuseValue("the value", t, value);
+    size = std::max(size, std::abs(value));
+  }
   return VectorXd::Constant(1, size);
+}
+
+// by the term that is to blame
+void RefuseResiduals(const Cost& cost, const Trajectory& motion, double dt) {
+  const auto* residuals = dynamic_cast<const ResidualCost*>(&cost);
+  const int terms = residuals ? static_cast<int>(residuals->terms().size()) : 0;
+  VectorXd r;
+  for (int i = 0; i < terms; i++) {
+    for (int t = 0; t <= motion.N(); t++) {
+      const KnotView knot = ViewKnot(motion, t, dt);
+      const VectorXd* weight;
+      if (residuals->Weights(i, knot, &weight) == 0) continue;
+      residuals->Residual(i, knot, &r);
+      for (Eigen::Index k = 0; k < r.size(); k++) {
+        const std::string& name = residuals->terms()[static_cast<std::size_t>(i)].name;
+        RefuseValue(fmt::format("cost '{}': number {} of its residual", name, k), t, r[k]);
+      }
+    }
+  }
 }
 
 void CompareGradient(const mjModel* model, const Loss& loss, const KnotView& knot, const VectorXd& size,
@@ -328,6 +358,11 @@ void CompareConstraint(const mjModel* model, const Constraint& constraint, const
   for (int t = 0; t <= motion.N(); t++) {
     if (!constraint.IsAt(t, motion.N())) continue;
     ConstraintValue(constraint, ViewKnot(motion, t, dt), &c);
+    for (int k = 0; k < constraint.size(); k++) {
+      const ConstraintInfo& info = constraint.info();
+      RefuseValue(fmt::format("constraint '{}': '{}'", info.name, info.components[static_cast<std::size_t>(k)]), t,
+                  c[k]);
+    }
     sizes = sizes.cwiseMax(c.cwiseAbs());
   }
   for (int t = 0; t <= motion.N(); t++) {
@@ -337,6 +372,7 @@ void CompareConstraint(const mjModel* model, const Constraint& constraint, const
 }
 
 void CompareCost(const mjModel* model, const Cost& cost, const Trajectory& motion, double dt, Comparison* comparison) {
+  RefuseResiduals(cost, motion, dt);
   const VectorXd size = SizeOf(cost, motion, dt);
   for (int t = 0; t <= motion.N(); t++) {
     CompareExpansion(model, cost, ViewKnot(motion, t, dt), size, comparison);
@@ -349,6 +385,7 @@ void CompareCost(const mjModel* model, const Cost& cost, const Trajectory& motio
 
 std::string SlopeCheck::Text(int lines) const {
   const std::string aside = rough > 0 ? fmt::format(" ({} more are rough: nothing is said of them)", rough) : "";
+  if (judged == 0) return fmt::format("no slope was compared: all {} are rough", rough);
   if (wrong.empty()) return fmt::format("all {} slopes fit{}", judged, aside);
   std::string text = fmt::format("{} of {} slopes do not fit{}, worst first:", wrong.size(), judged, aside);
   for (const SlopeMismatch& entry : wrong) {

@@ -227,6 +227,23 @@ TEST_F(CApiTest, AnErrorIsATextAndLeavesTheOutputs) {
 }
 
 // what a program writes into a compiled model is seen by nobody else before a step
+// whatever room there is, what stands there is UTF-8 and the beginning of the whole
+TEST_F(CApiTest, ATextIsCutBetweenCharacters) {
+  model_->opt.integrator = 99;
+  ASSERT_NE(Transition(0), 0);
+  const std::string whole = error_;
+  ASSERT_NE(whole.find_first_of("\xe2\xc3\xc2"), std::string::npos) << whole;
+  for (int room = 1; room <= static_cast<int>(whole.size()) + 1; room++) {
+    std::string text(static_cast<std::size_t>(room), '#');
+    costate_transition(model_.get(), data_.get(), 0, nullptr, nullptr, nullptr, nullptr, text.data(), room);
+    text.resize(std::strlen(text.c_str()));
+    EXPECT_EQ(whole.compare(0, text.size(), text), 0);
+    EXPECT_GE(static_cast<int>(text.size()), std::min(room - 1, static_cast<int>(whole.size())) - 3);
+    const bool cut = text.size() < whole.size() && (static_cast<unsigned char>(whole[text.size()]) & 0xC0) == 0x80;
+    EXPECT_FALSE(cut) << text;
+  }
+}
+
 TEST_F(CApiTest, NumbersThatAreNoneAreNeverAResult) {
   const VectorXd lambda = support::RandomTangent(model_.get(), 4);
   const auto refused = [&](auto* option, auto value, const char* text) {
@@ -470,6 +487,33 @@ TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
   EXPECT_EQ(check(silent), 1);
   EXPECT_NE(std::string(error).find("J, of number 1 of its residual by qpos[b] at knot 0: "), std::string::npos)
       << error;
+}
+
+// a value that is none has no slope to compare, stated or not
+TEST(CResidual, AValueThatIsNoneIsNotCompared) {
+  const support::TemporaryFolder folder;
+  folder.Write("slide.xml",
+               "<mujoco><worldbody><body><joint name='a' type='slide'/><geom size='.1'/></body></worldbody>"
+               "<actuator><motor joint='a'/></actuator></mujoco>");
+  const std::string file = folder.Write(
+      "t.xml", "<task model='slide.xml' horizon='0.1'><start qpos='0.3'/><cost callback='c value'/></task>");
+  const auto left_out = [](void*, const costate_residual_input*, mjtNum*) {};
+  const auto late = [](void*, const costate_residual_input* in, mjtNum* r) { r[0] = in->t == 5 ? NAN : in->x[0]; };
+  const auto good = [](void*, const costate_residual_input* in, mjtNum* r) { r[0] = in->x[0]; };
+  char error[300];
+  const auto checked = [&](costate_residual_value value) {
+    EXPECT_EQ(costate_register_residual("c value", 1, COSTATE_READS_STATE, value, nullptr, nullptr, error, 300), 0);
+    costate_task* task = costate_load_task(file.c_str(), error, sizeof error);
+    EXPECT_NE(task, nullptr) << error;
+    const int code = costate_check_slopes(task, error, sizeof error);
+    costate_delete_task(task);
+    return code;
+  };
+  EXPECT_EQ(checked(left_out), 2);
+  EXPECT_NE(std::string(error).find("number 0 of its residual at knot 0 is nan"), std::string::npos) << error;
+  EXPECT_EQ(checked(late), 2);
+  EXPECT_NE(std::string(error).find("number 0 of its residual at knot 5 is nan"), std::string::npos) << error;
+  EXPECT_EQ(checked(good), 0) << error;
 }
 
 // a callback that fails, as one that raises in Python, writes nothing: that is no slope of 0

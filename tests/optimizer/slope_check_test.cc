@@ -193,6 +193,35 @@ TEST_F(SlopeCheckTest, ANanIsWrongAndACornerIsRough) {
   EXPECT_GT(at.rough, Slider().Check().rough);
 }
 
+// there is no slope of a value that is none, and where nothing was compared nothing fits
+TEST_F(SlopeCheckTest, WhatCannotBeComparedDoesNotFit) {
+  Slider slider;
+  slider.cost.corner = INFINITY;
+  try {
+    slider.Check();
+    FAIL() << "an infinite value was taken";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the value at knot 0 is inf"), std::string::npos) << error.what();
+  }
+
+  struct Constant final : Loss {
+    double Value(const KnotView&) const override { return 3; }
+    void Gradient(const KnotView&, KnotGradient*) const override {}
+    bool NeedsSensors() const override { return false; }
+  };
+  const Slider still;
+  Trajectory motion;
+  ASSERT_TRUE(Simulator(still.model.get(), still.problem.context, 1, 1)
+                  .Rollout(still.problem.x0, MatrixXd::Zero(1, 4), &motion)
+                  .ok());
+  const SlopeCheck check = CheckSlopes(still.model.get(), Constant(), motion, 0.05);
+  EXPECT_EQ(check.agrees(), check.judged > 0) << check.Text();
+  SlopeCheck nothing;
+  nothing.rough = 12;
+  EXPECT_FALSE(nothing.agrees());
+  EXPECT_EQ(nothing.Text(), "no slope was compared: all 12 are rough");
+}
+
 TEST_F(SlopeCheckTest, AnotherSizeIsRefused) {
   Slider slider;
   slider.cost.change_expansion = [](CostExpansion* e) { e->lx = VectorXd::Zero(3); };
