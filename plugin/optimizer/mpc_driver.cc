@@ -64,11 +64,11 @@ class LockStep final : public MpcSchedule {
     if (begins && arrives_ < 0) {
       const double budget = driver_.task.mpc.budget > 0 ? driver_.task.mpc.budget : kInf;
       Clock::time_point start = Clock::now();
-      due_ = i + delay_;
-      arrives_ = i + latency_;
       const bool on_time = std::abs(now - static_cast<double>(i) * h) <= kIntervalSlack * h;
-      const double begin = on_time ? static_cast<double>(due_) * h : now + delay_ * h;
+      const double begin = on_time ? static_cast<double>(i + delay_) * h : now + delay_ * h;
       plan_ = driver_.planner.Next(measured, begin, driver_.control.book(), driver_.report.plan_iterations, budget);
+      due_ = i + delay_;
+      arrives_ = i + latency_;  // what a callback throws ends a plan before it is on its way
       number_ = driver_.report.plans + 1;
       driver_.Count(now, number_, Lap(&start));
       TakeAt(i, now);  // it took no time

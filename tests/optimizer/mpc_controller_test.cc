@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -250,6 +251,39 @@ TEST_F(MpcControllerTest, AStateThatIsNotFiniteIsAnEvent) {
   ASSERT_FALSE(report.events.empty());
   HostLoop(&mpc, m, d.get(), 250);
   EXPECT_LT((PlaceOf(d.get()) - Eigen::Vector2d(1, 0.25)).norm(), 0.02);
+}
+
+// what a residual throws is the call's: the plan that it ended is no event of another one's reason
+TEST_F(MpcControllerTest, AResidualThatThrowsEndsOnePlan) {
+  static bool fails;
+  fails = false;
+  ResidualCallback residual;
+  residual.size = 1;
+  residual.reads_state = true;
+  residual.value = [](const ResidualInput& in, Eigen::Ref<VectorXd> r) {
+    if (fails) throw std::runtime_error("the camera is blind");
+    r[0] = in.x[0] - 1;
+  };
+  RegisterResidual("seen", residual);
+  MpcController mpc(MarkedTask("<cost callback='seen' weight='1' terminal='100'/>"), kLockStep);
+  const mjModel* m = mpc.task().model.get();
+  const DataPtr d = MakeData(m);
+  ASSERT_TRUE(mpc.Start(m, d.get()));
+  int thrown = 0;
+  for (int i = 0; i < 40; ++i) {
+    fails = i >= 10 && i < 20;
+    try {
+      mju_copy(d->ctrl, mpc.Control(d.get()).data(), m->nu);
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "the camera is blind");
+      ++thrown;
+    }
+    mj_step(m, d.get());
+  }
+  EXPECT_EQ(thrown, 2);  // plans are made each 0.05 s
+  const MpcReport report = mpc.Report();
+  EXPECT_TRUE(report.events.empty()) << report.events.front().reason;
+  EXPECT_GE(report.plans, 4);
 }
 
 // a weight that nobody told of is learned at the host's own steps, which do not divide the interval
