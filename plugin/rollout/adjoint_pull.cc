@@ -228,6 +228,19 @@ void AdjointSweep::PullHistory(int t, int substep, ConstVectorRef moving) {
   }
 }
 
+namespace {
+
+// what a law adds to a gradient that is finite without it
+void RefuseLawSlope(ConstVectorRef slopes, int t, const std::function<std::string(Eigen::Index)>& name) {
+  if (IsFinite(slopes.data(), slopes.size())) return;
+  Eigen::Index i = 0;
+  while (std::isfinite(slopes[i])) i++;
+  throw Error(ErrorCode::kInvalidArgument, "the feedback's slope by " + name(i) + " at knot " + std::to_string(t) +
+                                               " is " + std::to_string(slopes[i]));
+}
+
+}  // namespace
+
 // what u_t does goes back to what the law was given: the state, and sensors at it under u_{t−1}
 bool AdjointSweep::PullFeedback(int t, double time, ConstVectorRef moving) {
   w.no_control.setZero(a.dims.nu);
@@ -240,8 +253,17 @@ bool AdjointSweep::PullFeedback(int t, double time, ConstVectorRef moving) {
     if (status != StepStatus::kOk) return Fail(status, t);
   }
   w.sigma.setZero(w.seen.size());
+  const bool finite = IsFinite(w.lambda) && IsFinite(out->U.col(t).data(), a.dims.nu);
   FeedbackGradient slopes{w.lambda, w.sigma, out->weights};
   options.feedback->PullBack({t, time, w.point, w.seen}, out->U.col(t), &slopes);
+  if (finite) {
+    const auto named = [&](std::vector<std::string> (*names)(const mjModel*)) {
+      return [&, names](Eigen::Index i) { return names(a.model)[static_cast<std::size_t>(i)]; };
+    };
+    RefuseLawSlope(w.lambda, t, named(&TangentNames));
+    RefuseLawSlope(w.sigma, t, named(&SensorNames));
+    RefuseLawSlope(out->weights, t, [](Eigen::Index i) { return "its weight " + std::to_string(i); });
+  }
   if (w.sigma.isZero(0)) return true;
 
   RefusePastSensors(a.model, "the feedback", [&](int i) { return w.sigma[i] != 0; });

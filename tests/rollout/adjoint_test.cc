@@ -494,6 +494,34 @@ TEST(Adjoint, RefusesLossesOfSensorsWithAStateOfTheirOwn) {
   }
 }
 
+// a law whose own slopes are none: told by which and where, whatever they are by
+TEST(Adjoint, ASlopeOfALawThatIsNoNumberIsTold) {
+  struct Spring final : Feedback {
+    int weights() const override { return 2; }
+    bool NeedsSensors() const override { return true; }
+    void Control(const FeedbackInput& in, VectorRef u) const override { u[0] = 0.5 * in.x[0]; }
+    void PullBack(const FeedbackInput& in, ConstVectorRef g_u, FeedbackGradient* out) const override {
+      out->x[0] += 0.5 * g_u[0];
+      if (in.t == 3) (part == 0 ? out->x[1] : part == 1 ? out->s[0] : out->w[1]) = NAN;
+    }
+    int part = 3;
+  };
+  const ModelPtr model = LoadModelFromString(
+      R"(<mujoco><worldbody><body><joint name="hinge" axis="0 1 0"/><geom size=".05" pos="0 0 -.3"/></body></worldbody>
+    <actuator><motor joint="hinge"/></actuator><sensor><jointpos name="angle" joint="hinge"/></sensor></mujoco>)");
+  const VectorXd x0 = Eigen::Vector2d(0.4, 0), context = GetContext(model.get(), MakeData(model.get()).get());
+  Adjoint adjoint(model.get(), context);
+  RolloutGradient g;
+  Spring law;
+  Trajectory motion;
+  ASSERT_TRUE(Simulator(model.get(), context, 1, 1).RolloutFeedback(x0, 5, law, &motion).ok());
+  const char* parts[] = {"qvel[hinge]", "sensor[angle]", "its weight 1"};
+  for (law.part = 0; law.part < 3; law.part++) {
+    EXPECT_ERROR(adjoint.Gradient(x0, motion.U, KnownSlopes(MatrixXd::Ones(2, 6), {}, {}), {.feedback = &law}, &g),
+                 ErrorCode::kInvalidArgument, "the feedback's slope by", parts[law.part], "at knot 3 is nan");
+  }
+}
+
 // no control is on its way where there is none; a sensor that is late is read by nobody
 TEST(Adjoint, DelayedSensorsAloneDelayNoControl) {
   Motion m(LoadModelFromString(
