@@ -389,6 +389,10 @@ Json RecordJson(const Record& record, const Contents& contents, const std::vecto
 Contents CheckRecord(const Record& record) {
   if (!record.model) throw Error(ErrorCode::kInvalidArgument, "record: it has no model");
   CheckTrajectory(record.model.get(), record.trajectory);
+  if (record.substeps < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("record: substeps is {}, at least 1 is needed", record.substeps));
+  }
   const Dims dims(record.model.get());
   const int N = record.trajectory.N();
   const int context = mj_stateSize(record.model.get(), kContextSignature);

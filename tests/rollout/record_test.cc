@@ -231,6 +231,9 @@ TEST_F(RecordTest, RefusesPartsThatDoNotFit) {
   record.policy.K.push_back(MatrixXd::Zero(1, 1));
   EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "a gain K");
   record.policy = {};
+  record.substeps = 0;
+  EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kInvalidArgument, "substeps is 0");
+  record.substeps = 1;
   record.trajectory.X.conservativeResize(3, 31);
   EXPECT_ERROR(WriteRecord(run, record, kNoPlots), ErrorCode::kDimensionMismatch, "X is 3 x 31");
   EXPECT_TRUE(fs::is_empty(folder.path()));
