@@ -92,8 +92,8 @@ struct RiccatiResult {
 /// length where that has no curvature. Then k is the feed-forward that belongs to this dx0, du = k + K dx.
 ///
 /// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
-/// @throws Error{kInvalidArgument} without knots, or for entries of the start that are none of dx;
-///         Error{kDimensionMismatch} for a part of another size, with its name and both sizes.
+/// @throws Error{kInvalidArgument} without knots, for entries of the start that are none of dx, and for bounds that
+///         exclude each other or are no numbers, with the knot; Error{kDimensionMismatch} for a part of another size, with its name and both sizes.
 /// Cost: about 3 ndx³ + 6 ndx² nu floating-point operations a knot; where the terminal cost reads dx_0 in m free
 /// entries, 2 m ndx (ndx + nu) beside them.
 /// Source: plugin/optimizer/README.md, "iLQR", "A free start"; Tassa, Mansard & Todorov 2014.

@@ -80,6 +80,22 @@ void CheckSizes(const LqProblem& problem) {
 
 namespace {
 
+// a NaN among bounds would be taken for none; knot < 0: of the start
+void RefuseCrossedBounds(int knot, const VectorXd& lower, const VectorXd& upper) {
+  for (Eigen::Index i = 0; i < lower.size(); ++i) {
+    if (lower[i] <= upper[i]) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("linear-quadratic problem: bounds {} of {} are {:g} and {:g}, expected lower ≤ upper", i,
+                            knot < 0 ? "the start" : fmt::format("du of knot {}", knot), lower[i], upper[i]));
+  }
+}
+
+void CheckBounds(const LqProblem& problem) {
+  for (std::size_t t = 0; t < problem.knots.size(); ++t)
+    RefuseCrossedBounds(static_cast<int>(t), problem.knots[t].du_lower, problem.knots[t].du_upper);
+  RefuseCrossedBounds(-1, problem.start.lower, problem.start.upper);
+}
+
 void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
   const int N = static_cast<int>(problem.knots.size());
   const Eigen::Index ndx = problem.knots[0].B.rows(), nu = problem.knots[0].B.cols();
@@ -297,6 +313,7 @@ bool MoveStart(const LqStart& start, const RiccatiOptions& options, const Vector
 
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out) {
   CheckSizes(problem);
+  CheckBounds(problem);
   Resize(problem, options.values, out);
   RiccatiScratch& s = out->scratch;
   const int N = static_cast<int>(problem.knots.size());

@@ -148,6 +148,10 @@ void OptionCheck::ZeroOrMore(const char* name, double value) const {
 }
 
 void CheckSolverOptions(const IlqrOptions& o, const OptionCheck& need) {
+  const int type = static_cast<int>(o.type), rule = static_cast<int>(o.regularization_rule);
+  need(type >= 0 && type <= static_cast<int>(SolverType::kFddp), "type", type, "SolverType::kIlqr or kFddp");
+  need(rule >= 0 && rule <= static_cast<int>(RegularizationRule::kBoth), "regularization_rule", rule,
+       "RegularizationRule::kPromise, kStep or kBoth");
   need(o.iterations >= 0, "iterations", o.iterations, "0 or more");
   need(o.tolerance >= 0, "tolerance", o.tolerance, "0 or more");
   need(o.stall_tolerance >= 0, "stall_tolerance", o.stall_tolerance, "0 or more");

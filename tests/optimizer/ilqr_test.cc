@@ -581,6 +581,11 @@ TEST_F(Ilqr, RefusesOptionsOutOfTheirRange) {
   EXPECT_ERROR(SolveIlqr(c.problem, c.U, {.regularization_factor = 1}), ErrorCode::kInvalidArgument, "factor", "1");
   EXPECT_ERROR(SolveIlqr(c.problem, c.U, {.line_search_steps = 0}), ErrorCode::kInvalidArgument, "line_search_steps");
   EXPECT_ERROR(SolveIlqr(c.problem, c.U, {.threads = -2}), ErrorCode::kInvalidArgument, "threads", "-2");
+  IlqrOptions none;
+  none.type = static_cast<SolverType>(7);
+  EXPECT_ERROR(Solve(c.problem, {.U = c.U}, none), ErrorCode::kInvalidArgument, "type is 7");
+  none = {.regularization_rule = static_cast<RegularizationRule>(7)};
+  EXPECT_ERROR(SolveIlqr(c.problem, c.U, none), ErrorCode::kInvalidArgument, "regularization_rule is 7");
 }
 
 TEST_F(Ilqr, TakesControlLimitsFromTheModel) {

@@ -433,5 +433,24 @@ TEST(Lqr, RefusesPartsOfOtherSizes) {
   EXPECT_TRUE(riccati.ok);
 }
 
+// a NaN is no bound that is left out, and nothing lies between bounds that exclude each other
+TEST(Lqr, RefusesBoundsThatAreNone) {
+  RiccatiResult riccati;
+  const LqProblem right = RandomProblem(3, 4, 2, true, 1);
+  const auto refused = [&](const VectorXd& lower, const VectorXd& upper, const char* what, const char* numbers) {
+    LqProblem wrong = right;
+    wrong.knots[1].du_lower = lower;
+    wrong.knots[1].du_upper = upper;
+    EXPECT_ERROR(SolveRiccati(wrong, {}, &riccati), ErrorCode::kInvalidArgument, what, numbers);
+    wrong = right;
+    wrong.start = {.entries = {0, 3}, .lower = lower, .upper = upper};
+    EXPECT_ERROR(SolveRiccati(wrong, {}, &riccati), ErrorCode::kInvalidArgument, "of the start are", numbers);
+  };
+  const VectorXd ones = VectorXd::Ones(2), second = Eigen::Vector2d(-1, std::nan(""));
+  refused(second, ones, "bounds 1 of du of knot 1 are", "nan and 1");
+  refused(-ones, Eigen::Vector2d(1, std::nan("")), "bounds 1 of du of knot 1 are", "-1 and nan");
+  refused(ones, -ones, "bounds 0 of du of knot 1 are", "1 and -1, expected lower ≤ upper");
+}
+
 }  // namespace
 }  // namespace costate
