@@ -32,12 +32,12 @@ const char* costate_version(void);
    middle of; nothing in it but state, ctrl and context needs to be up to date; data of another model is an error.
    Returns 0 on success; otherwise nonzero, the reason in error (error_sz bytes, always terminated; may be NULL) and the
    outputs untouched. Each thread keeps one private mjData from call to call, so that calls with the same m, level and
-   outputs allocate nothing, but for contacts and limits that are more than ever before, and for level 2 and terms that
-   fall to it, which allocate in each column; it keeps what four of the last such combinations need, a fifth is set up
-   anew, at several times the cost of a call. Values in m may change between calls. Different threads may call at once;
-   a callback of the engine (mjcb_control …) that is called within a call may not, which is an error, nor may callbacks
-   be Python's of MuJoCo's bindings, which know their own data alone. The control of a delayed actuator acts in a later
-   step: its column of B is 0. */
+   outputs allocate nothing, but for contacts and limits that are more than ever before, for level 2 and terms that fall
+   to it, which allocate in each column, and for tendons, actuators and contacts in the discrete integrator's metric; it
+   keeps what four of the last such combinations need, a fifth is set up anew, at several times the cost of a call.
+   Values in m may change between calls. Different threads may call at once; a callback of the engine (mjcb_control …)
+   that is called within a call may not, which is an error, nor may callbacks be Python's of MuJoCo's bindings, which
+   know their own data alone. The control of a delayed actuator acts in a later step: its column of B is 0. */
 int costate_transition(const mjModel* m, const mjData* d, int level, mjtNum* A, mjtNum* B, mjtNum* C, mjtNum* D,
                        char* error, int error_sz);
 

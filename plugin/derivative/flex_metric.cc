@@ -166,18 +166,19 @@ FlexMetric::Matrix FlexMetric::Slope(const Piece& piece, const Strain& strain) {
   return X;
 }
 
-void FlexMetric::AppendCouplings(const mjModel* m, std::vector<std::vector<int>>* sets) const {
-  std::vector<char> in(m->nv, 0);
+void FlexMetric::AppendCouplings(const mjModel* m, Refilled<std::vector<int>>* sets) const {
+  is_coupled_.assign(m->nv, 0);
   for (const Piece& piece : piece_) {
-    std::vector<int>& dofs = sets->emplace_back();
+    std::vector<int>& dofs = sets->Append();
+    dofs.clear();
     for (int k = 0; k < piece.vertices; k++) {
       for (const Axis* axis = begin(piece.vertex[k]); axis != end(piece.vertex[k]); axis++) {
-        if (!in[axis->dof]) dofs.push_back(axis->dof);
-        in[axis->dof] = 1;
+        if (!is_coupled_[axis->dof]) dofs.push_back(axis->dof);
+        is_coupled_[axis->dof] = 1;
       }
     }
-    for (int i : dofs) in[i] = 0;
-    if (dofs.empty()) sets->pop_back();
+    for (int i : dofs) is_coupled_[i] = 0;
+    if (dofs.empty()) sets->RemoveLast();
   }
 }
 

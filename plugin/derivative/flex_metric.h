@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "core/refilled.h"
 #include "derivative/columns.h"
 #include "derivative/contact_jacobian.h"
 #include "derivative/spatial.h"
@@ -26,7 +27,7 @@ class FlexMetric {
   /// H += s K.
   void AddHessian(TreeSolver* H) const;
   /// The sets of dofs that it couples, appended.
-  void AppendCouplings(const mjModel* model, std::vector<std::vector<int>>* sets) const;
+  void AppendCouplings(const mjModel* model, Refilled<std::vector<int>>* sets) const;
   /// R −= ∂(s K a + h K v).
   void AddColumns(const mjModel* model, const mjData* data, const AxisGroups& axes, const double* a, Columns* R) const;
 
@@ -78,6 +79,7 @@ class FlexMetric {
   std::vector<int> start_;  // of each vertex' axes
   std::vector<Axis> axis_;
   mutable std::vector<Vec3> motion_, force_;  // of each vertex: J w, and the force there
+  mutable std::vector<char> is_coupled_;      // of each dof
   mutable std::vector<Vec3> turned_;          // of each axis: ∂(J w) as it moves
 };
 

@@ -86,15 +86,22 @@ std::string Metric::Missing(const mjModel* m) {
   return "";
 }
 
-void Metric::Add(Element element) {
-  if (element.dof.size() > 1) couplings_.push_back(element.dof);
-  element_.push_back(std::move(element));
+Metric::Element* Metric::Append() {
+  Element& element = element_.Append();
+  element.moment = nullptr;
+  element.scale = 1;
+  element.gain = {};
+  return &element;
+}
+
+void Metric::Couple(const Element& element) {
+  if (element.dof.size() > 1) couplings_.Append() = element.dof;
 }
 
 std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMoments& tendons,
                             const Actuation& actuation) {
-  element_.clear();
-  couplings_.clear();
+  element_.Clear();
+  couplings_.Clear();
   scales_.clear();
   spins_.clear();
   has_mass_rate_ = has_fluid_rate_ = false;
@@ -112,20 +119,20 @@ void Metric::AddTensions(const mjModel* m, const mjData* d, const TendonMoments&
   flexes_.AppendCouplings(m, &couplings_);
   for (int k = 0; k < d->nefmT; k++) {
     const int t = d->efm_tid[k], adr = m->ten_J_rowadr[t], n = m->ten_J_rownnz[t];
-    Element element;
+    Element& element = *Append();
     if (!IsFixedTendon(m, t)) element.moment = &tendons[t];
     element.dof.assign(m->ten_J_colind + adr, m->ten_J_colind + adr + n);
     element.J = Eigen::Map<const Eigen::VectorXd>(d->ten_J + adr, n);
     element.s = d->efm_ts[k];
     element.kappa = d->efm_tk[k];
-    Add(std::move(element));
+    Couple(element);
   }
 }
 
-Metric::Element Metric::AlongActuator(const mjModel* m, const mjData* d, int i, const Actuation& actuation, double s,
-                                      double kappa) {
+const Metric::Element& Metric::AlongActuator(const mjModel* m, const mjData* d, int i, const Actuation& actuation,
+                                             double s, double kappa) {
   const int out = m->actuator_outadr[i], adr = d->moment_rowadr[out], n = d->moment_rownnz[out];
-  Element element;
+  Element& element = *Append();
   element.moment = actuation.moment(out).moment;
   element.scale = actuation.moment(out).scale;
   element.dof.assign(d->moment_colind + adr, d->moment_colind + adr + n);
@@ -145,15 +152,16 @@ std::string Metric::AddElements(const mjModel* m, const mjData* d, const TendonM
     if (d->efm_as[k] == 0 && d->efm_ak[k] == 0) continue;
     if (!HasKnownMoment(m, a, actuation)) return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, a);
     is_added_[a] = 1;
-    Add(AlongActuator(m, d, a, actuation, d->efm_as[k], d->efm_ak[k]));
+    Couple(AlongActuator(m, d, a, actuation, d->efm_as[k], d->efm_ak[k]));
   }
   // those that add nothing, but beside the point
   for (int a = 0; a < m->nactuator && !IsActuationOff(m); a++) {
     if (is_added_[a] || !HasMovingGain(m, a)) continue;
-    Element element = AlongActuator(m, d, a, actuation, 0, 0);
-    if (!element.gain.moves()) continue;
+    if (!AlongActuator(m, d, a, actuation, 0, 0).gain.moves()) {
+      element_.RemoveLast();
+      continue;
+    }
     if (!HasKnownMoment(m, a, actuation)) return "slopes of " + ElementName(m, mjOBJ_ACTUATOR, a);
-    element_.push_back(std::move(element));
   }
   return "";
 }
@@ -172,10 +180,10 @@ void Metric::AddSpins(const mjModel* m, const mjData* d) {
   for (int i = 0; i < d->nefc; i++) {
     ForJacobianRow(m, d, i, [&](int j, double J) { reached_[j] |= J != 0; });
   }
-  for (const Element& e : element_) {
+  for (const Element& e : element_.all()) {
     for (int j : e.dof) reached_[j] |= e.acts();
   }
-  for (const std::vector<int>& dofs : couplings_) {
+  for (const std::vector<int>& dofs : couplings_.all()) {
     for (int j : dofs) reached_[j] = 1;
   }
   for (int body : free_bodies_) {
@@ -235,7 +243,7 @@ void Metric::AddForce(const mjModel* m, const mjData* d, const double* a, double
     out[i] += entry * a[j];
     if (i != j) out[j] += entry * a[i];
   });
-  for (const Element& e : element_) {
+  for (const Element& e : element_.all()) {
     double along = 0;
     for (std::size_t k = 0; k < e.dof.size(); k++) along += e.J[k] * (e.s * a[e.dof[k]] + e.kappa * d->qvel[e.dof[k]]);
     for (std::size_t k = 0; k < e.dof.size(); k++) out[e.dof[k]] += along * e.J[k];
@@ -244,9 +252,9 @@ void Metric::AddForce(const mjModel* m, const mjData* d, const double* a, double
 }
 
 bool Metric::AddDiagonal(const mjModel* m, const mjData* d, double* diagonal) const {
-  if (!couplings_.empty() || any_fluid_) return false;
+  if (!couplings_.all().empty() || any_fluid_) return false;
   for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++) diagonal[i] += d->efm_diag[i];
-  for (const Element& e : element_) {
+  for (const Element& e : element_.all()) {
     for (std::size_t k = 0; k < e.dof.size(); k++) diagonal[e.dof[k]] += e.s * e.J[k] * e.J[k];
   }
   return true;
@@ -257,7 +265,7 @@ void Metric::AddHessian(const mjModel* m, const mjData* d, TreeSolver* H) const 
   for (int i = 0; i < m->nv && d->efm_active && d->efm_diag; i++)
     H->diagonal(i) += PLANT("metric: joints", d->efm_diag[i]);
   ForFluid(m, d, [&](int i, int j, double entry) { H->Add(i, j, PLANT("metric: fluid", entry)); });
-  for (const Element& e : element_) {
+  for (const Element& e : element_.all()) {
     const std::size_t n = e.dof.size();
     for (std::size_t i = 0; i < n; i++) {
       for (std::size_t j = 0; j < n; j++) {
@@ -327,7 +335,7 @@ void Metric::AddColumns(const mjModel* m, const mjData* d, const double* a, Colu
   if (d->efm_active && !flexes_.empty()) flexes_.AddColumns(m, d, axes_, a, R);
   if (any_fluid_) fluid_.AddColumns(m, d, Eigen::Map<const Eigen::VectorXd>(a, nv), R);
   if (d->efm_active && d->efm_ck) R->SubtractDiagonal(nv, d->efm_ck, nv, PLANT("metric: springs of joints", 1.0));
-  for (const Element& e : element_) {
+  for (const Element& e : element_.all()) {
     const int n = static_cast<int>(e.dof.size());
     const double kappa = PLANT("metric: springs along a moment", e.kappa);
     for (int i = 0; i < n && kappa != 0; i++) {
@@ -400,7 +408,8 @@ void Metric::AddContactTurning(const mjModel* m, const mjData* d, const mjContac
 void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint) {
   scales_.clear();
   const bool added = d->efm_active && d->efm_sdiag && !AreZero(d->efm_sdiag, m->nv);
-  const bool moved = std::any_of(element_.begin(), element_.end(), [](const Element& e) { return e.gain.moves(); });
+  const bool moved =
+      std::any_of(element_.all().begin(), element_.all().end(), [](const Element& e) { return e.gain.moves(); });
   if (!added && !moved) return;
   const int nv = static_cast<int>(m->nv);
   for (int row = 0, count; row < d->nefc; row += count) {
@@ -443,7 +452,7 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
       slope_.head(nv) += (added_[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
       if (any_fluid_) slope_.head(2 * nv) -= PLANT("metric: moving fluid", added_[k] * fluid_rate_.row(k).transpose());
     }
-    for (const Element& e : element_) {
+    for (const Element& e : element_.all()) {
       if (e.gain.moves()) {
         double by_s = 0;
         for (std::size_t k = 0; k < e.dof.size(); k++) by_s += added_[e.dof[k]] * e.J[k] * e.J[k];

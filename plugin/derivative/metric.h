@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/refilled.h"
 #include "derivative/actuation.h"
 #include "derivative/columns.h"
 #include "derivative/constraint.h"
@@ -41,7 +42,7 @@ class Metric {
   /// Adds M̂ − M to the diagonal of H. @return false when it couples dofs.
   bool AddDiagonal(const mjModel* model, const mjData* data, double* diagonal) const;
   /// The sets of dofs that it couples, for ConstraintDerivative::DeclareCouplings.
-  const std::vector<std::vector<int>>& couplings() const { return couplings_; }
+  const std::vector<std::vector<int>>& couplings() const { return couplings_.all(); }
   void AddHessian(const mjModel* model, const mjData* data, TreeSolver* H) const;
 
   /// Blocks of H that belong to spinning free bodies are not symmetric, (I12), while H is factored as if they were.
@@ -96,9 +97,11 @@ class Metric {
     FreeBody body;
     Lu6 lu;
   };
-  void Add(Element element);
+  // one more, across a constant moment and with a constant gain until told otherwise
+  Element* Append();
+  void Couple(const Element& element);
   void AddTensions(const mjModel* model, const mjData* data, const TendonMoments& tendons);
-  static Element AlongActuator(const mjModel* model, const mjData* data, int actuator, const Actuation& actuation,
+  const Element& AlongActuator(const mjModel* model, const mjData* data, int actuator, const Actuation& actuation,
                                double s, double kappa);
   std::string AddElements(const mjModel* model, const mjData* data, const TendonMoments& tendons,
                           const Actuation& actuation);
@@ -116,11 +119,11 @@ class Metric {
   FlexMetric flexes_;
   mutable FluidDamping fluid_;  // has room to work in
   bool any_fluid_ = false;
-  std::vector<Element> element_;
+  Refilled<Element> element_;
   std::vector<Spin> spins_;
   std::vector<char> reached_;   // dofs that a row has, or a spring or damper
   std::vector<char> is_added_;  // actuators that have an element
-  std::vector<std::vector<int>> couplings_;
+  Refilled<std::vector<int>> couplings_;
   std::vector<Scale> scales_;
   RowMatrix mass_rate_;         // ∂M_kk/∂q_j, (k, j)
   Eigen::MatrixXd fluid_rate_;  // that of the fluid's (k, k) by q and v

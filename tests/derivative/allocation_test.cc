@@ -149,6 +149,19 @@ TEST(Allocation, IsNoneForFlexes) {
   }
 }
 
+// what stretches and bends in the discrete integrator's metric, of which each piece couples dofs
+TEST(Allocation, IsNoneForFlexesInTheMetric) {
+  const ModelPtr model = LoadModel(COSTATE_MODELS "/gripper/gripper.xml");
+  ASSERT_EQ(model->opt.integrator, mjINT_DISCRETE);
+  const DataPtr data = MakeData(model.get());
+  if (model->nkey > 0) mj_resetDataKeyframe(model.get(), data.get(), 0);
+  const VectorXd x = GetState(model.get(), data.get()), u = VectorXd::Zero(model->nu);
+  Linearizer linearizer(model.get());
+  StepDerivative derivative;
+  EXPECT_EQ(AllocationsOf([&] { linearizer.Linearize(x, u, &derivative); }), 0);
+  EXPECT_EQ(derivative.status, StepStatus::kOk);
+}
+
 // (C22) rows at the engine's least R that leave something free, among others, and that leave nothing
 TEST(Allocation, IsNoneForTheHardestRowsEither) {
   for (const char* elbow : {"", "<body pos='0 0 .2'><joint axis='1 2 0'/><geom size='.05' mass='.1'/></body>"}) {
