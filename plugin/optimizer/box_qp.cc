@@ -9,9 +9,11 @@
 namespace costate {
 namespace {
 
-constexpr int kIterations = 100;  // each is one factorization at most; a handful is usual
-constexpr double kArmijo = 0.1;   // fraction of the linear decrease that a projected step must reach; Tassa et al. 2014
-constexpr double kMinStep = 1e-20;  // the search along the projected path ends here: only rounding is left
+constexpr int kIterations = 20;  // of projected steps, each one factorization at most; a handful is usual
+constexpr int kSetChanges = 20;  // a variable, of the active set behind them
+constexpr double kArmijo = 0.1;  // fraction of the linear decrease that a projected step must reach; Tassa et al. 2014
+constexpr double kMinStep = 1e-6;            // shorter ones along the projected path lead nowhere
+constexpr double kGradientRounding = 1e-15;  // of the terms of a gradient
 
 // squared distance to the face's minimum in the norm of H, relative to the terms of the objective; without it, rounding
 // would clamp and release a variable whose multiplier is zero for ever
@@ -46,7 +48,7 @@ void FindClamped(const VectorXd& gradient, ConstVectorRef x, ConstVectorRef lowe
   }
 }
 
-// x ← clamp(x + step·direction) for the first step of 1, ½, ¼ … that decreases enough; false when only rounding is left
+// x ← clamp(x + step·direction) for the first step of 1, ½, ¼ … that decreases enough; false where none does
 bool ProjectedSearch(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, ConstVectorRef upper, double slope,
                      VectorRef x, VectorXd* Hx, BoxQpScratch* s) {
   s->trial = x;
@@ -59,6 +61,64 @@ bool ProjectedSearch(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, C
     }
   }
   return false;
+}
+
+// gradient = g + H x, 0 where it is rounding alone
+void FindGradient(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef x, VectorXd* gradient) {
+  gradient->noalias() = H * x;
+  *gradient += g;
+  for (Eigen::Index i = 0; i < x.size(); ++i) {
+    const double size = std::abs(g[i]) + H.row(i).cwiseAbs().dot(x.cwiseAbs().transpose());
+    if (std::abs((*gradient)[i]) <= kGradientRounding * size) (*gradient)[i] = 0;
+  }
+}
+
+// x += step·direction with the longest step up to 1 inside the box; the variable that stops it is clamped. true: a step
+// of 1
+bool StepToBound(ConstVectorRef lower, ConstVectorRef upper, VectorRef x, BoxQpScratch* s) {
+  double step = 1;
+  Eigen::Index stop = -1;
+  for (Eigen::Index i = 0; i < x.size(); ++i) {
+    const double d = s->direction[i], room = d < 0 ? lower[i] - x[i] : upper[i] - x[i];
+    if (s->clamped[i] || std::abs(step * d) <= std::abs(room)) continue;
+    step = room / d;
+    stop = i;
+  }
+  x = (x + step * s->direction).cwiseMax(lower).cwiseMin(upper);
+  if (stop < 0) return true;
+  x[stop] = s->direction[stop] < 0 ? lower[stop] : upper[stop];
+  s->clamped[stop] = 1;
+  return false;
+}
+
+// the same minimum by an active set that one variable at a time enters or leaves. Projected steps do not reach it where
+// curvatures are far apart: directions of little curvature lead through many bounds at once.
+BoxQpStatus SolveByActiveSet(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, ConstVectorRef upper,
+                             VectorRef x, BoxQpScratch* s) {
+  FindGradient(H, g, x, &s->gradient);
+  FindClamped(s->gradient, x, lower, upper, &s->clamped);
+  for (Eigen::Index change = 0; change < kSetChanges * (x.size() + 1); ++change) {
+    if (!FactorFree(H, s->clamped, &s->L)) return BoxQpStatus::kIndefinite;
+    s->direction = -s->gradient;
+    SolveFree(s, s->direction);
+    const bool whole = StepToBound(lower, upper, x, s);
+    FindGradient(H, g, x, &s->gradient);
+    if (!whole) continue;
+
+    // the one that gains most by leaving its bound
+    Eigen::Index leaves = -1;
+    double most = 0;
+    for (Eigen::Index i = 0; i < x.size(); ++i) {
+      const bool inward = (x[i] <= lower[i] && s->gradient[i] < 0) || (x[i] >= upper[i] && s->gradient[i] > 0);
+      const double gain = s->gradient[i] * s->gradient[i] / H(i, i);
+      if (!s->clamped[i] || !inward || lower[i] == upper[i] || !(gain > most)) continue;
+      leaves = i;
+      most = gain;
+    }
+    if (leaves < 0) return BoxQpStatus::kSolved;
+    s->clamped[leaves] = 0;
+  }
+  return FactorFree(H, s->clamped, &s->L) ? BoxQpStatus::kIterationLimit : BoxQpStatus::kIndefinite;
 }
 
 }  // namespace
@@ -112,10 +172,10 @@ BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower,
     if (exact) {
       x = s->trial;
     } else if (!ProjectedSearch(H, g, lower, upper, slope, x, &s->gradient, s)) {
-      return BoxQpStatus::kSolved;  // no decrease is left that rounding would show
+      break;
     }
   }
-  return BoxQpStatus::kIterationLimit;
+  return SolveByActiveSet(H, g, lower, upper, x, s);
 }
 
 void SolveFree(BoxQpScratch* scratch, MatrixRef Y) {

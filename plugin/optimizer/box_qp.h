@@ -16,7 +16,8 @@ enum class BoxQpStatus {
 ///
 /// Projected Newton: the free variables take the Newton step of the free block, projected on the box, with a
 /// backtracking search along the projected path. It ends exactly: once the active set is right, one step reaches the
-/// minimum.
+/// minimum. Where curvatures are so far apart that no such step leads on, variables enter and leave the active set one
+/// by one.
 /// @param H  symmetric (n × n).  @param x  start, any value; receives the minimum.
 /// Source: plugin/optimizer/README.md, "iLQR"; Tassa, Mansard & Todorov 2014, sec. III; Bertsekas 1982.
 BoxQpStatus SolveBoxQp(ConstMatrixRef H, ConstVectorRef g, ConstVectorRef lower, ConstVectorRef upper, VectorRef x,

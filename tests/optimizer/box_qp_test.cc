@@ -4,6 +4,7 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
+#include <Eigen/QR>
 
 #include <cmath>
 #include <limits>
@@ -88,6 +89,39 @@ TEST(BoxQp, SatisfiesTheKktConditionsWithManyVariables) {
     for (int i = 0; i < 40; ++i) {
       EXPECT_TRUE(x[i] == qp.lower[i] || gradient[i] <= kExact) << "sample " << sample << ", variable " << i;
       EXPECT_TRUE(x[i] == qp.upper[i] || gradient[i] >= -kExact) << "sample " << sample << ", variable " << i;
+    }
+  }
+}
+
+// curvatures from 1 to 1e-10, as of small costs of controls beside large ones of the end, and starts at many bounds: the
+// KKT conditions hold to rounding
+TEST(BoxQp, SatisfiesTheKktConditionsAtCurvaturesFarApart) {
+  std::mt19937 generator(6);
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform(0, 1);
+  const auto draw = [&] { return normal(generator); };
+  const auto spread = [&] { return uniform(generator); };
+  BoxQpScratch scratch;
+  for (const int n : {2, 6, 12}) {
+    for (int sample = 0; sample < 400; ++sample) {
+      const MatrixXd R = MatrixXd::NullaryExpr(n, n, draw);
+      const MatrixXd Q = R.householderQr().householderQ();
+      const VectorXd curvature = VectorXd::NullaryExpr(n, [&] { return std::pow(10, -10 * spread()); });
+      Qp qp;
+      qp.H = Q * curvature.asDiagonal() * Q.transpose();
+      qp.H = 0.5 * (qp.H + qp.H.transpose()).eval();
+      qp.g = VectorXd::NullaryExpr(n, [&] { return draw() * std::pow(10, -3 * spread()); });
+      qp.lower = VectorXd::NullaryExpr(n, [&] { return -8 * spread(); });
+      qp.upper = VectorXd::NullaryExpr(n, [&] { return 8 * spread(); });
+      VectorXd x = 8 * VectorXd::NullaryExpr(n, draw);
+      ASSERT_EQ(SolveBoxQp(qp.H, qp.g, qp.lower, qp.upper, x, &scratch), BoxQpStatus::kSolved);
+      EXPECT_LE(qp.Objective(x), 0);  // 0 is inside
+      const VectorXd gradient = qp.g + qp.H * x;
+      const VectorXd size = qp.g.cwiseAbs() + qp.H.cwiseAbs() * x.cwiseAbs();
+      for (int i = 0; i < n; ++i) {
+        EXPECT_TRUE(x[i] == qp.lower[i] || gradient[i] <= kExact * size[i]) << n << ", sample " << sample << ", " << i;
+        EXPECT_TRUE(x[i] == qp.upper[i] || gradient[i] >= -kExact * size[i]) << n << ", sample " << sample << ", " << i;
+      }
     }
   }
 }
