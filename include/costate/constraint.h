@@ -132,7 +132,8 @@ struct ConstrainedOptions {
   /// (SolveResult::force_weight of a run before). 0: only where the constraints are missed with forces at their limits
   /// up to three times as many iterations again lead around these by such a cost. Below 0: never.
   double force_weight = 0;
-  bool keep_guess = true;  ///< a guess that keeps the constraints and costs less than what is found is the result
+  bool keep_guess = true;  ///< a guess that keeps the constraints and costs less than what is found is the result; …
+  bool trust_guess = false;  ///< … with this one that costs more, too, rather than a motion that misses them
 };
 
 /// A solver without constraints, as SolveIlqr.

@@ -296,10 +296,11 @@ void PrintSummary(const Task& task, const SolveResult& result, const std::vector
                   const Beginning& begin, const Record& record, double seconds) {
   fmt::print("\n{}\n", StatusText(ToString(result.status), result.message));
   // with constraints the guess may cost less, for it need not keep them
+  const bool is_guess = result.violation <= task.constrained.tolerance && result.cost == result.initial_cost;
   const std::string from = begin.resumed ? "the resumed motion" : "the guess";
   const std::string share =
       task.constraints.size() > 0
-          ? from + ", which need not keep the constraints, cost"
+          ? fmt::format("{}, which {} the constraints, cost", from, is_guess ? "keeps" : "need not keep")
           : fmt::format("{:.3g} % of {}'s", result.initial_cost != 0 ? 100 * result.cost / result.initial_cost : 100,
                         from);
   fmt::print("  cost          {:.8g}, {} {:.8g}{}, in {} iterations and {}\n", result.cost, share, result.initial_cost,

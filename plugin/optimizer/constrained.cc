@@ -125,7 +125,7 @@ class Constrained {
   SolveResult Solve(const MatrixXd& U);
   bool GoOn(const IterationRecord& record);
   bool IsBetter(const SolveResult& candidate) const;
-  bool IsGuessBetter() const { return guess_ && guess_->cost < best_.cost; }
+  bool IsGuessBetter() const;
   bool IsIdle(const SolveResult& solve) const;
   void Measure(SolveResult* result);
   bool Update(const SolveResult& result);
@@ -321,6 +321,10 @@ void Constrained::Measure(SolveResult* result) {
 
 bool Constrained::IsBetter(const SolveResult& candidate) const {
   return !has_best_ || MeritOf(candidate, c_.tolerance) <= MeritOf(best_, c_.tolerance);
+}
+
+bool Constrained::IsGuessBetter() const {
+  return guess_ && (guess_->cost < best_.cost || (c_.trust_guess && best_.violation > c_.tolerance));
 }
 
 // no step at any regularization; one that began at the largest has tried little else

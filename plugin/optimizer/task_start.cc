@@ -363,6 +363,7 @@ MatrixXd ReadGuess(const XmlElement* element, const Start& start, const std::str
       const std::string file = *element->Text("file");
       const TimeSeries series = ReadControls(Resolve(folder, file), model);
       U = Sample(series, task->N, knot_time);
+      task->constrained.trust_guess = true;
       const std::string more = LeftOut(series, task->N, knot_time);
       if (!more.empty())
         task->warnings.push_back(element->Says(fmt::format("{} has {}: what is beyond them is left out", file, more)));
