@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 
+#include "core/extremes.h"
 #include "optimizer/checked_constraint.h"
 #include "optimizer/cost_terms.h"
 
@@ -99,38 +100,78 @@ std::vector<CostTermValue> AugmentedCost::Terms(const Trajectory& trajectory) co
 }
 
 void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const {
+  Expand(knot, C, D, out, nullptr);
+}
+
+void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out,
+                           AugmentedKnot* parts) const {
   cost_.Expand(knot, C, D, out);
   out->l0.resize(0);
+  if (parts) {
+    parts->base = *out;
+    parts->bounds.resize(static_cast<std::size_t>(constraints_.size()));
+  }
   for (int i = 0; i < constraints_.size(); ++i) {
     const Constraint& constraint = constraints_[i];
-    if (!constraint.IsAt(knot.t, knot.N)) continue;
+    KnotBounds* const bounds = parts ? &parts->bounds[static_cast<std::size_t>(i)] : nullptr;
+    const bool is_here = constraint.IsAt(knot.t, knot.N);
+    const bool is_bounded =
+        !constraint.ReadsStart() && (constraint.info().lower.array() < constraint.info().upper.array()).all();
+    if (bounds) bounds->any = is_here && is_bounded;
+    if (!is_here) continue;
+    if (bounds && bounds->any) FindBounds(i, knot, C, D, bounds);
     AugmentedScratch& s = ThreadAugmentedScratch(i);
     const int active = Shift(i, knot, &s.y);
     out->l +=
         0.5 * rho[i] * s.y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
     if (active == 0) continue;
     ConstraintJacobian(constraint, knot, C, D, ndx_, &s.J, &s.Ju);
-
-    // lx += Jᵀ rho y, lxx += rho Jᵀ [y ≠ 0] J, and the same with Ju
-    s.g = rho[i] * s.y;
-    s.DJ = rho[i] * s.J;
-    for (int k = 0; k < s.y.size(); ++k) {
-      if (s.y[k] == 0) s.DJ.row(k).setZero();
-    }
-    const Eigen::Index n = s.J.cols();
-    out->lx.head(n).noalias() += s.J.transpose() * s.g;
-    out->lxx.topLeftCorner(n, n).noalias() += s.J.transpose() * s.DJ;
-    AddCurvature(i, knot, C, D, out);
+    AddActive(i, knot, C, D, out);
+    if (parts && !is_bounded) AddActive(i, knot, C, D, &parts->base);
     if (constraint.ReadsStart() && knot.t == knot.N) AddStart(i, knot, out);
-    if (s.Ju.cols() == 0 || knot.t == knot.N) continue;
-    s.DJu = rho[i] * s.Ju;
-    for (int k = 0; k < s.y.size(); ++k) {
-      if (s.y[k] == 0) s.DJu.row(k).setZero();
-    }
-    out->lu.noalias() += s.Ju.transpose() * s.g;
-    out->lux.leftCols(n).noalias() += s.Ju.transpose() * s.DJ;
-    out->luu.noalias() += s.Ju.transpose() * s.DJu;
   }
+}
+
+// lx += Jᵀ rho y, lxx += rho Jᵀ [y ≠ 0] J, and the same with Ju
+void AugmentedCost::AddActive(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
+                              CostExpansion* out) const {
+  AugmentedScratch& s = ThreadAugmentedScratch(i);
+  s.g = rho[i] * s.y;
+  s.DJ = rho[i] * s.J;
+  for (int k = 0; k < s.y.size(); ++k) {
+    if (s.y[k] == 0) s.DJ.row(k).setZero();
+  }
+  const Eigen::Index n = s.J.cols();
+  out->lx.head(n).noalias() += s.J.transpose() * s.g;
+  out->lxx.topLeftCorner(n, n).noalias() += s.J.transpose() * s.DJ;
+  AddCurvature(i, knot, C, D, out);
+  if (s.Ju.cols() == 0 || knot.t == knot.N) return;
+  s.DJu = rho[i] * s.Ju;
+  for (int k = 0; k < s.y.size(); ++k) {
+    if (s.y[k] == 0) s.DJu.row(k).setZero();
+  }
+  out->lu.noalias() += s.Ju.transpose() * s.g;
+  out->lux.leftCols(n).noalias() += s.Ju.transpose() * s.DJ;
+  out->luu.noalias() += s.Ju.transpose() * s.DJu;
+}
+
+// z and its slopes; equalities, and what reads the start, are no bounds
+void AugmentedCost::FindBounds(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D,
+                               KnotBounds* bounds) const {
+  const Constraint& constraint = constraints_[i];
+  const ConstraintInfo& info = constraint.info();
+  bounds->rho = rho[i];
+  ConstraintValue(constraint, knot, &bounds->z);
+  bounds->z += lambda[static_cast<std::size_t>(i)].col(knot.t) / rho[i];
+  const Eigen::Index size = bounds->z.size();
+  bounds->lower.resize(size);
+  bounds->upper.resize(size);
+  bounds->side.assign(static_cast<std::size_t>(size), 0);
+  for (Eigen::Index k = 0; k < size; ++k) {
+    bounds->lower[k] = Aim(info, k, -kInf);
+    bounds->upper[k] = Aim(info, k, kInf);
+  }
+  ConstraintJacobian(constraint, knot, C, D, ndx_, &bounds->J, &bounds->Ju);
 }
 
 // rho y_k ∂²c_k where it is known and convex

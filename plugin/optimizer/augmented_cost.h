@@ -21,6 +21,21 @@ double Aim(const ConstraintInfo& info, Eigen::Index k, double z);
 /// still holds; over the scale of its bounds.
 double Unsettled(const ConstraintInfo& info, Eigen::Index k, double y, double shift);
 
+/// A constraint's entries at a knot, as z = c + lambda / rho and its slopes.
+struct KnotBounds {
+  bool any = false;  ///< that is no equality; else nothing else is known
+  double rho = 0;
+  VectorXd z, lower, upper;  ///< bounds as Aim has them
+  MatrixXd J, Ju;
+  std::vector<char> side;  ///< beyond which bound a step leads: the upper one (1), the lower one (-1), none
+};
+
+/// The augmented Lagrangian at a knot in two parts: the cost with equalities, and what is bounded.
+struct AugmentedKnot {
+  CostExpansion base;
+  std::vector<KnotBounds> bounds;  ///< one a constraint
+};
+
 /// l + Σ (½ rho ‖y‖² - ‖lambda‖² / (2 rho)) with y = z - Aim(z), z = c + lambda / rho: (C1) of
 /// README.md.
 class AugmentedCost final : public Cost {
@@ -41,6 +56,9 @@ class AugmentedCost final : public Cost {
   }
   void Observe(const Trajectory& trajectory, double dt, IterationRecord* record) const override;
 
+  /// The same with its parts. @param parts  null: only the whole.
+  void Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out, AugmentedKnot* parts) const;
+
   /// What the next multipliers would change: (½ rho ‖y - lambda / rho‖² summed) of the trajectory that Observe saw
   /// last.
   double unsettled() const { return unsettled_; }
@@ -55,6 +73,8 @@ class AugmentedCost final : public Cost {
   VectorXd rho;                  ///< of each constraint
 
  private:
+  void FindBounds(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, KnotBounds* bounds) const;
+  void AddActive(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const;
   void AddCurvature(int i, const KnotView& knot, ConstMatrixRef C, ConstMatrixRef D, CostExpansion* out) const;
   void AddStart(int i, const KnotView& knot, CostExpansion* out) const;
   void Measure(const Trajectory& trajectory, double dt) const;

@@ -18,8 +18,10 @@ Expander::Expander(const Problem& problem, Simulator* simulator, const Linearize
       unit_(RegularizationUnits(problem)),
       bounded_((problem.u_lower.array().isFinite() || problem.u_upper.array().isFinite()).any()),
       forces_(problem, simulator->threads()),
+      augmented_(dynamic_cast<const AugmentedCost*>(problem.cost)),
       expansions_(static_cast<std::size_t>(simulator->threads())),
       failed_(static_cast<std::size_t>(problem.N) + 1) {
+  bounds_.Resize(problem.N);
   SelectSensors(*problem.cost, problem.model, &derivative_, simulator);
 }
 
@@ -33,7 +35,12 @@ int Expander::Expand(const Trajectory& motion, LqProblem* lq, bool limits) {
     if (derivative->status != StepStatus::kOk) return;
     if (limits && t < problem_.N) forces_.Reach(t, derivative);
     CostExpansion& expansion = t < problem_.N ? expansions_[static_cast<std::size_t>(worker)] : last_;
-    problem_.cost->Expand(ViewKnot(motion, t, simulator_->knot_time()), derivative->C, derivative->D, &expansion);
+    const KnotView knot_view = ViewKnot(motion, t, simulator_->knot_time());
+    if (augmented_ && !limits) {
+      augmented_->Expand(knot_view, derivative->C, derivative->D, &expansion, bounds_.at(t));
+    } else {
+      problem_.cost->Expand(knot_view, derivative->C, derivative->D, &expansion);
+    }
 
     TakeKnot(t, derivative, &expansion, lq);
     if (t == problem_.N) TakeStart(problem_, motion.X.col(0), &expansion, lq);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "optimizer/bounds_ahead.h"
 #include "optimizer/force_limits.h"
 
 namespace costate {
@@ -24,6 +25,9 @@ class Expander {
   int Expand(const Trajectory& motion, LqProblem* lq, bool limits = false);
   const ForceLimits& forces() const { return forces_; }
 
+  /// Of the last motion; null where the cost has no constraints in it.
+  BoundsAhead* bounds() { return augmented_ ? &bounds_ : nullptr; }
+
   bool stopped() const { return stopped_; }
   StepStatus status(int knot) const { return failed_[static_cast<std::size_t>(knot)]; }
 
@@ -34,6 +38,8 @@ class Expander {
   VectorXd unit_;  // LqProblem::unit
   bool bounded_, stopped_ = false;
   ForceLimits forces_;
+  const AugmentedCost* augmented_;  // null: the cost is another one
+  BoundsAhead bounds_;
   std::vector<CostExpansion> expansions_;  // one a worker
   CostExpansion last_;                     // of the last knot, which has other sizes
   std::vector<StepStatus> failed_;         // of the derivative at each knot

@@ -20,6 +20,7 @@ constexpr double kLeast = 1e-3;      // … or at least of the unit of the cost
 constexpr double kHeavier = 10;      // times that while forces are beyond their limits
 constexpr double kWorstFalls = 0.8;  // of the worst such force, or no weight takes it away
 constexpr double kAll = 1000;        // of all forces at their limits, where no motion is found without
+constexpr double kNear = 0.95;       // of its limit: a force there may be what is in the way
 constexpr double kFar = 1e3;         // tolerances of a violation that no further iterations take away
 
 double Unlimited(const ForceLimits::Drive& d, double u, double q, double v) {
@@ -250,7 +251,8 @@ SolveResult SolveAroundForceLimits(const Problem& problem, const Guess& guess, c
   const bool begins = constrained.force_weight > 0;
   if (!begins && (!missed || first.violation <= kFar * constrained.tolerance)) return first;
   const ForceLimits forces(problem, options.threads);
-  if (!begins && !forces.AreReached(first.trajectory)) return first;
+  // where the step jumps at a limit, a motion stays below it
+  if (!begins && WorstForce(forces, first.trajectory).part < kNear) return first;
   return AroundForceLimits(problem, forces, options, constrained, solve, std::move(first)).Run(guess);
 }
 

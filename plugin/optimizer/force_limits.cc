@@ -229,7 +229,7 @@ void ForceLimits::Bound(int t, LqKnot* knot) const {
     if (!at_limit && !knot->B.col(i).isZero(0)) continue;
     double& bound = above ? knot->du_upper[i] : knot->du_lower[i];
     if (above ? touch.left >= bound : touch.left <= bound) continue;
-    bound = touch.left;
+    bound = std::clamp(touch.left, knot->du_lower[i], knot->du_upper[i]);
     (above ? knot->upper_slope : knot->lower_slope).row(i) = SlopeOf(touch);
   }
 }

@@ -368,6 +368,7 @@ bool IlqrSolver::Impl::PromisesNothing(IterationRecord* record) {
   const bool slow = slow_ >= kStalledIterations;
   if ((!flat && !level && !slow) || !Backward(0, record)) return false;
   const double promise = -Expected(riccati_).At(1), small = kFlatPromise * std::abs(result_.cost);
+  if (promise < -small * options_.tolerance) return false;  // solved to rounding alone, which is more than that
   if (promise <= small * std::max(options_.tolerance, kLevel) && LeaveSaddle(record)) return true;
   if (slow && promise > small * options_.stall_tolerance) {
     End(SolveStatus::kStalled,
@@ -431,7 +432,8 @@ void IlqrSolver::Impl::Search(IterationRecord* record) {
   const StepOrigin from{lq_, result_.trajectory, result_.cost};
   search_.Begin(unit_);
   const bool without = TryWithout(from, record);
-  if (!without) search_.Find(from, mu, &riccati_, record);
+  BoundsAhead* const bounds = cold_ && !solve_lq_ ? expander_.bounds() : nullptr;
+  if (!without) search_.Find(from, mu, bounds, &riccati_, record);
   own_ = search_.step();
   own_kept_ = (own_.found.cost - before) / own_.expected.At(1);
   if (own_.found.alpha > 0 && own_.mu != mu) regularization_.Set(own_.mu);

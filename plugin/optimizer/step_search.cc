@@ -14,6 +14,7 @@ namespace {
 // a shorter step than this sends the search to other regularizations, larger and smaller, each at a few alphas; factors
 // and threshold were chosen on 25 motions, the tasks of models/ and tests/benchmark/mjpc among them
 constexpr double kShortStep = 1.0 / 16;
+constexpr double kCutShort = 1.0 / 4;  // and one as short as this to bounds that the whole step passes
 constexpr double kSweep[] = {100, 10, 0.1, 0.01, 0};
 constexpr int kSweepSteps = 4;
 
@@ -57,7 +58,17 @@ AcceptedStep StepSearch::Try(const StepOrigin& from, double mu, int steps, Ricca
   return step;
 }
 
-void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record) {
+// (C3a)
+void StepSearch::TryWithin(const StepOrigin& from, double mu, BoundsAhead* bounds, RiccatiResult* riccati,
+                           IterationRecord* record) {
+  Clock::time_point start = Clock::now();
+  const bool passes = bounds->Solve(from.lq, mu * unit_, riccati);
+  record->seconds_backward += Lap(&start);
+  if (passes) Try(from, mu, options_.line_search_steps, riccati, record);
+}
+
+void StepSearch::Find(const StepOrigin& from, double mu, BoundsAhead* bounds, RiccatiResult* riccati,
+                      IterationRecord* record) {
   Try(from, mu, options_.line_search_steps, riccati, record);
   const double gain = from.cost - step_.found.cost;
   if (options_.long_steps && step_.found.alpha == 1 && gain > -kGenerous * step_.expected.At(1)) {
@@ -65,6 +76,7 @@ void StepSearch::Find(const StepOrigin& from, double mu, RiccatiResult* riccati,
     step_.found = line_search_.Follow(from.motion, taken_, kMostDoublings, step_.found, &next_);
     record->seconds_rollout += Lap(&start);
   }
+  if (bounds && step_.found.alpha <= kCutShort && !line_search_.IsLate()) TryWithin(from, mu, bounds, riccati, record);
   if (step_.found.alpha >= kShortStep || !options_.regularization_sweep || line_search_.IsLate()) return;
   Sweep(from, std::max(mu, options_.regularization_min), record);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "optimizer/bounds_ahead.h"
 #include "optimizer/line_search.h"
 
 namespace costate {
@@ -56,7 +57,9 @@ class StepSearch {
   AcceptedStep Try(const StepOrigin& from, double mu, int steps, RiccatiResult* riccati, IterationRecord* record);
 
   /// The best step that is found. @param riccati  solved with mu; its gains and dx0 are taken by swap.
-  void Find(const StepOrigin& from, double mu, RiccatiResult* riccati, IterationRecord* record);
+  /// @param bounds  that constraints have about the motion: where only a short step helps, one that keeps to those that
+  ///                the whole one passes is tried before other regularizations are; null: there are none.
+  void Find(const StepOrigin& from, double mu, BoundsAhead* bounds, RiccatiResult* riccati, IterationRecord* record);
 
   /// Halves the step that was found while that costs less, where its half promises more than it has gained.
   void Shorten(const StepOrigin& from, IterationRecord* record);
@@ -76,6 +79,8 @@ class StepSearch {
     double seconds_rollout = 0, seconds_backward = 0;
   };
 
+  void TryWithin(const StepOrigin& from, double mu, BoundsAhead* bounds, RiccatiResult* riccati,
+                 IterationRecord* record);
   void Sweep(const StepOrigin& from, double mu, IterationRecord* record);
   void SweepOn(const StepOrigin& from, int index, double mu, int worker);
 

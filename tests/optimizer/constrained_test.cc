@@ -333,6 +333,56 @@ TEST_F(Constrained, ReturnsAGuessThatNothingBetters) {
   EXPECT_EQ(stays.cost, 0) << stays.message;
 }
 
+// what counts in a step is decided by where it leads: a servo whose control moves its force from one bound to the other
+// within 4 mm knows of neither where it is
+TEST_F(Constrained, AStepKeepsToBoundsThatAreNotReachedYet) {
+  const support::TemporaryFolder folder;
+  folder.Write("servo.xml", R"(<mujoco><option timestep="0.005" integrator="implicitfast" gravity="0 0 0"/><worldbody>
+    <body><joint name="x" type="slide" axis="1 0 0"/><geom size=".1" mass="4"/>
+      <body pos="0 0 .2"><joint name="y" type="slide" axis="0 1 0"/><geom size=".05" mass="2"/></body></body></worldbody>
+    <actuator><position joint="x" kp="4500" kv="450" ctrlrange="-3 3"/>
+      <position joint="y" kp="4500" kv="450" ctrlrange="-3 3"/></actuator></mujoco>)");
+  const Task task =
+      LoadTask(folder.Write("task.xml",
+                            "<task model='servo.xml' horizon='1' controlstep='2'><cost ctrl='all' weight='0.1'/>"
+                            "<cost qvel='all' weight='0.01'/><constraint qpos='all' equals='0.4 -.3' when='end'/>"
+                            "<constraint qvel='all' equals='0' when='end'/>"
+                            "<limit actuator='all' quantity='force' lower='-20' upper='20'/></task>"));
+  const SolveResult found = SolveConstrained(task.ToProblem(), task.U_guess, task.solver, task.constrained);
+  EXPECT_EQ(found.status, SolveStatus::kConverged) << found.message;
+  EXPECT_LE(found.violation, task.constrained.tolerance);
+  EXPECT_LE(found.iterations.size(), 30u);  // 59 ended 0.36 m off without
+  ASSERT_EQ(found.constraints.size(), 3u);
+  EXPECT_TRUE(std::any_of(found.constraints.begin(), found.constraints.end(), [](const ConstraintReport& c) {
+    return c.name == "actuator force" && c.active > 10;
+  })) << "the limit is not in the way";
+}
+
+// a recorded motion that keeps the constraints is what is returned where a few iterations lead beyond them
+TEST_F(Constrained, AMotionForAGuessIsTrustedWhereNothingKeepsTheConstraints) {
+  const Task task = LoadTask(std::string(COSTATE_MODELS) + "/posts/reach.xml");
+  const Problem problem = task.ToProblem();
+  const SolveResult kept = SolveConstrained(problem, task.U_guess, task.solver, task.constrained);
+  ASSERT_LE(kept.violation, task.constrained.tolerance) << kept.message;
+  ConstrainedOptions loose = task.constrained;
+  loose.penalty_init = 1e-3;  // without multipliers: the cost draws it over the bounds
+  IlqrOptions few = task.solver;
+  few.iterations = 2;
+  const SolveResult missed = SolveConstrained(problem, kept.trajectory.U, few, loose);
+  ASSERT_GT(missed.violation, loose.tolerance);
+  loose.trust_guess = true;
+  const SolveResult trusted = SolveConstrained(problem, kept.trajectory.U, few, loose);
+  EXPECT_EQ(trusted.trajectory.U, kept.trajectory.U);
+  EXPECT_EQ(trusted.status, SolveStatus::kIterationLimit);
+  EXPECT_EQ(trusted.message.find("no better motion found than where this solve began"), 0u) << trusted.message;
+
+  // as that of a file is
+  const support::TemporaryFolder folder;
+  const std::string file = folder.Write("u.csv", "time,ctrl[shoulder],ctrl[extend],ctrl[pull]\n0,0,0,0\n");
+  EXPECT_TRUE(support::LoadZooTask("<cost ctrl='all'/><guess file='" + file + "'/>").constrained.trust_guess);
+  EXPECT_FALSE(task.constrained.trust_guess);
+}
+
 // a solve that goes on from multipliers and returns where it began: its report is of the multipliers that it returns
 TEST_F(Constrained, ReportsTheMultipliersOfAGuessThatNothingBetters) {
   const Task task = support::LoadZooTask("<cost ctrl='all'/><constraint qpos='extend' upper='0.05'/>");
