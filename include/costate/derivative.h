@@ -106,7 +106,8 @@ struct LinearizeOptions {
 /// Linearizes one control interval; owns a private mjData and all scratch memory. From the second call on what level 1
 /// covers, and level 3, allocate nothing but where contacts, limits or couplings of them are more than ever before;
 /// level 2 allocates in each column, also for single terms that fall to it (Coverage), and level 1 for tendons,
-/// actuators and contacts in the discrete integrator's metric. One a thread. The model must outlive it and is not modified.
+/// actuators and contacts in the discrete integrator's metric. One a thread. The model must outlive it and is not
+/// modified.
 class Linearizer {
  public:
   Linearizer(const mjModel* model, const LinearizeOptions& options = {});

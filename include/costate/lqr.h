@@ -93,7 +93,8 @@ struct RiccatiResult {
 ///
 /// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
 /// @throws Error{kInvalidArgument} without knots, for entries of the start that are none of dx, and for bounds that
-///         exclude each other or are no numbers, with the knot; Error{kDimensionMismatch} for a part of another size, with its name and both sizes.
+///         exclude each other or are no numbers, with the knot; Error{kDimensionMismatch} for a part of another size,
+///         with its name and both sizes.
 /// Cost: about 3 ndx³ + 6 ndx² nu floating-point operations a knot; where the terminal cost reads dx_0 in m free
 /// entries, 2 m ndx (ndx + nu) beside them.
 /// Source: plugin/optimizer/README.md, "iLQR", "A free start"; Tassa, Mansard & Todorov 2014.

@@ -174,9 +174,9 @@ struct MpcControllerOptions {
 ///
 /// From a callback of the engine (mjcb_control), which controls a robot in the steps of its host, it is called for the
 /// host's own data alone: the engine calls it in the simulations of plans, too, on the planner's thread. There Start and
-/// Control are refused, `if (d != mine) return;` ahead of them is the remedy. A callback that was refused and then changes
-/// the control of the plan's step, so that the plan would be another one's, ends the call of Control that makes the plan,
-/// or the next one where a thread does.
+/// Control are refused, `if (d != mine) return;` ahead of them is the remedy. A callback that was refused and then
+/// changes the control of the plan's step, so that the plan would be another one's, ends the call of Control that makes
+/// the plan, or the next one where a thread does.
 class MpcController {
  public:
   /// @param task  <mpc> in it says how plans are made.  @throws as CheckMpc.

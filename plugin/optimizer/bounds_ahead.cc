@@ -6,9 +6,9 @@
 namespace costate {
 namespace {
 
-constexpr int kMostRecursions = 40;   // of Newton; a handful is usual
-constexpr int kBisections = 40;    // of the interval that the minimum along a step is in
-constexpr double kNoMore = 1e-10;  // of the promise: the next step gains no more
+constexpr int kMostRecursions = 40;  // of Newton; a handful is usual
+constexpr int kBisections = 40;      // of the interval that the minimum along a step is in
+constexpr double kNoMore = 1e-10;    // of the promise: the next step gains no more
 
 VectorXd ValueAt(const KnotBounds& bounds, ConstVectorRef dx, ConstVectorRef du) {
   VectorXd z = bounds.J * dx.head(bounds.J.cols());
@@ -177,6 +177,7 @@ bool BoundsAhead::Solve(const LqProblem& model, double mu, RiccatiResult* riccat
     d.du += least * e.du;
     promise += gain;
     const bool changed = FindSides(d);
+    if (!changed && least == 1 && i == 0) return false;
     if ((!changed && least == 1) || gain <= kNoMore * promise) break;
   }
 
