@@ -27,6 +27,7 @@ struct KnotBounds {
   double rho = 0;
   VectorXd z, lower, upper;  ///< bounds as Aim has them
   MatrixXd J, Ju;
+  VectorXd at, along;      ///< z where a search begins, and what its whole step adds
   std::vector<char> side;  ///< beyond which bound a step leads: the upper one (1), the lower one (-1), none
 };
 

@@ -126,17 +126,27 @@ double BoundsAhead::Quadratic(const LqProblem& model, double mu, const Motion& d
   return sum;
 }
 
-// what the bounds add to the slope along e at d + step e
-double BoundsAhead::Slope(const Motion& d, const Motion& e, double step) const {
-  double sum = 0;
+// z at d and what e adds to it
+void BoundsAhead::Measure(const Motion& d, const Motion& e) {
   for (std::size_t t = 0; t < knots_.size(); ++t) {
     const auto column = static_cast<Eigen::Index>(t);
     const VectorXd du = Control(d.du, t), eu = Control(e.du, t);
-    for (const KnotBounds& bounds : knots_[t].bounds) {
+    for (KnotBounds& bounds : knots_[t].bounds) {
       if (!bounds.any) continue;
-      const VectorXd dz = ValueAt(bounds, e.dx.col(column), eu);
-      const VectorXd z = bounds.z + ValueAt(bounds, d.dx.col(column), du) + step * dz;
-      for (Eigen::Index k = 0; k < z.size(); ++k) sum += bounds.rho * Beyond(bounds, k, z[k]) * dz[k];
+      bounds.at = bounds.z + ValueAt(bounds, d.dx.col(column), du);
+      bounds.along = ValueAt(bounds, e.dx.col(column), eu);
+    }
+  }
+}
+
+// what the bounds add to the slope along e at d + step e, as they were measured
+double BoundsAhead::Slope(double step) const {
+  double sum = 0;
+  for (const AugmentedKnot& knot : knots_) {
+    for (const KnotBounds& bounds : knot.bounds) {
+      if (!bounds.any) continue;
+      for (Eigen::Index k = 0; k < bounds.at.size(); ++k)
+        sum += bounds.rho * Beyond(bounds, k, bounds.at[k] + step * bounds.along[k]) * bounds.along[k];
     }
   }
   return sum;
@@ -161,7 +171,8 @@ bool BoundsAhead::Solve(const LqProblem& model, double mu, RiccatiResult* riccat
 
     // the minimum along e, between slopes of either sign
     const double slope = Linear(e) + Quadratic(model, mu, d, e), curvature = Quadratic(model, mu, e, e);
-    const auto slope_at = [&](double step) { return slope + step * curvature + Slope(d, e, step); };
+    Measure(d, e);
+    const auto slope_at = [&](double step) { return slope + step * curvature + Slope(step); };
     double least = 0, most = 1;
     if (!(slope_at(0) < 0)) break;
     if (slope_at(1) > 0) {
@@ -184,7 +195,8 @@ bool BoundsAhead::Solve(const LqProblem& model, double mu, RiccatiResult* riccat
   // a policy that leads to d
   for (Eigen::Index t = 0; t < d.du.cols(); ++t)
     riccati->k.col(t) = d.du.col(t) - riccati->K[static_cast<std::size_t>(t)] * d.dx.col(t);
-  const double slope = Linear(d) + Slope(none, d, 0);
+  Measure(none, d);
+  const double slope = Linear(d) + Slope(0);
   riccati->expected_linear = slope;
   riccati->expected_quadratic = -slope;  // the value at the minimum of a parabola is half its slope there and back
   return slope < 0 && d.du.allFinite();

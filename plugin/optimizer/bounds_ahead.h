@@ -36,7 +36,8 @@ class BoundsAhead {
   void Follow(const LqProblem& model, const RiccatiResult& riccati, Motion* d) const;
   double Linear(const Motion& d) const;
   double Quadratic(const LqProblem& model, double mu, const Motion& d, const Motion& e) const;
-  double Slope(const Motion& d, const Motion& e, double step) const;
+  void Measure(const Motion& d, const Motion& e);
+  double Slope(double step) const;
 
   std::vector<AugmentedKnot> knots_;
   LqProblem lq_;
