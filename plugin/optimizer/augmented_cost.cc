@@ -125,7 +125,12 @@ void AugmentedCost::Expand(const KnotView& knot, ConstMatrixRef C, ConstMatrixRe
     out->l +=
         0.5 * rho[i] * s.y.squaredNorm() - 0.5 * lambda[static_cast<std::size_t>(i)].col(knot.t).squaredNorm() / rho[i];
     if (active == 0) continue;
-    ConstraintJacobian(constraint, knot, C, D, ndx_, &s.J, &s.Ju);
+    if (bounds && bounds->any) {
+      s.J = bounds->J;
+      s.Ju = bounds->Ju;
+    } else {
+      ConstraintJacobian(constraint, knot, C, D, ndx_, &s.J, &s.Ju);
+    }
     AddActive(i, knot, C, D, out);
     if (parts && !is_bounded) AddActive(i, knot, C, D, &parts->base);
     if (constraint.ReadsStart() && knot.t == knot.N) AddStart(i, knot, out);

@@ -489,14 +489,19 @@ TEST(CResidual, AJacobianThatDoesNotFitIsTold) {
       << error;
 }
 
-// a value that is none has no slope to compare, stated or not
-TEST(CResidual, AValueThatIsNoneIsNotCompared) {
-  const support::TemporaryFolder folder;
+// a slide at 0.3 whose only cost is a residual of one's own
+std::string SlideTask(const std::string& callback, const support::TemporaryFolder& folder) {
   folder.Write("slide.xml",
                "<mujoco><worldbody><body><joint name='a' type='slide'/><geom size='.1'/></body></worldbody>"
                "<actuator><motor joint='a'/></actuator></mujoco>");
-  const std::string file = folder.Write(
-      "t.xml", "<task model='slide.xml' horizon='0.1'><start qpos='0.3'/><cost callback='c value'/></task>");
+  return folder.Write(
+      "t.xml", "<task model='slide.xml' horizon='0.1'><start qpos='0.3'/><cost callback='" + callback + "'/></task>");
+}
+
+// a value that is none has no slope to compare, stated or not
+TEST(CResidual, AValueThatIsNoneIsNotCompared) {
+  const support::TemporaryFolder folder;
+  const std::string file = SlideTask("c value", folder);
   const auto left_out = [](void*, const costate_residual_input*, mjtNum*) {};
   const auto late = [](void*, const costate_residual_input* in, mjtNum* r) { r[0] = in->t == 5 ? NAN : in->x[0]; };
   const auto good = [](void*, const costate_residual_input* in, mjtNum* r) { r[0] = in->x[0]; };
@@ -520,11 +525,7 @@ TEST(CResidual, AValueThatIsNoneIsNotCompared) {
 TEST(CResidual, AJacobianThatIsNoneEndsTheSolveByName) {
   const auto value = [](void*, const costate_residual_input* in, mjtNum* r) { r[0] = in->x[0]; };
   const support::TemporaryFolder folder;
-  folder.Write("slide.xml",
-               "<mujoco><worldbody><body><joint name='a' type='slide'/><geom size='.1'/></body></worldbody>"
-               "<actuator><motor joint='a'/></actuator></mujoco>");
-  const std::string file = folder.Write(
-      "t.xml", "<task model='slide.xml' horizon='0.1'><start qpos='0.3'/><cost callback='c none'/></task>");
+  const std::string file = SlideTask("c none", folder);
   char error[500];
   const auto solved = [&](costate_residual_jacobian jacobian) {
     EXPECT_EQ(
