@@ -246,9 +246,9 @@ double ResidualCost::TermValue(int index, const KnotView& knot) const {
   if (scale == 0) return 0;
   VectorXd& r = ThreadScratch(scratch_[static_cast<std::size_t>(index)]).r;
   Residual(index, knot, &r);
-  if (!term.norm.IsSeparable()) return scale * (*weight)[0] * EvaluateVector(term.norm, r).value;
+  if (!term.norm.IsSeparable()) return scale * (*weight)[0] * ValueOfVector(term.norm, r);
   double sum = 0;
-  for (int i = 0; i < r.size(); ++i) sum += (*weight)[i] * Evaluate(term.norm, r[i]).value;
+  for (int i = 0; i < r.size(); ++i) sum += (*weight)[i] * costate::Value(term.norm, r[i]);
   return scale * sum;
 }
 

@@ -34,6 +34,7 @@ constexpr NormInfo kNorms[] = {
 const NormInfo& Info(NormType type) { return kNorms[static_cast<int>(type)]; }
 
 // y = sqrt(r² + p²) - p
+double SmoothAbsOf(double r, double p) { return std::hypot(r, p) - p; }
 NormValue SmoothAbs(double r, double p) {
   const double s = std::hypot(r, p);
   if (s == 0) return {};
@@ -46,19 +47,21 @@ double PowerSum(double a, double p, double q) {
   return m == 0 ? 0 : m * std::pow(std::pow(a / m, q) + std::pow(p / m, q), 1 / q);
 }
 
+double SmoothAbs2Of(double r, double p, double q) { return PowerSum(std::abs(r), p, q) - p; }
 // y = s - p with s = (|r|^q + p^q)^(1/q):  y' = (|r|/s)^(q-1) sign r,  y'' = (q-1) (|r|/s)^(q-2) (p/s)^q / s
 NormValue SmoothAbs2(double r, double p, double q) {
   const double a = std::max(std::abs(r), kSmallest);
   const double s = PowerSum(a, p, q);
-  return {PowerSum(std::abs(r), p, q) - p, r / a * std::pow(a / s, q - 1),
+  return {SmoothAbs2Of(r, p, q), r / a * std::pow(a / s, q - 1),
           (q - 1) * std::pow(a / s, q - 2) * std::pow(p / s, q) / s};
 }
 
 // y = p² (cosh(r/p) - 1)
-NormValue Cosh(double r, double p) {
+double CoshOf(double r, double p) {
   const double half = std::sinh(0.5 * r / p);  // cosh z - 1 = 2 sinh²(z/2): no cancellation near zero
-  return {2 * p * p * half * half, p * std::sinh(r / p), std::cosh(r / p)};
+  return 2 * p * p * half * half;
 }
+NormValue Cosh(double r, double p) { return {CoshOf(r, p), p * std::sinh(r / p), std::cosh(r / p)}; }
 
 // y = |r|^p
 NormValue Power(double r, double p) {
@@ -100,13 +103,27 @@ NormValue Evaluate(const Norm& norm, double r) {
   return {};
 }
 
+double Value(const Norm& norm, double r) {
+  switch (norm.type) {
+    case NormType::kCosh: return CoshOf(r, norm.p);
+    case NormType::kPower: return std::pow(std::abs(r), norm.p);
+    case NormType::kL2:
+    case NormType::kSmoothAbs: return SmoothAbsOf(r, norm.p);
+    case NormType::kL22:
+    case NormType::kSmoothAbs2: return SmoothAbs2Of(r, norm.p, norm.q);
+    default: return Evaluate(norm, r).value;
+  }
+}
+
+double ValueOfVector(const Norm& norm, ConstVectorRef r) { return Value(norm, r.norm()); }
+
 VectorNormValue EvaluateVector(const Norm& norm, ConstVectorRef r) {
   // ρ(a) with a = ‖r‖:  gradient = ρ'/a r,  Hessian = ρ'/a 1 + (ρ'' - ρ'/a) / a² r rᵀ
   const double a = r.norm();
   const double safe = std::max(a, kSmallest);
   const NormValue at = Evaluate(norm, safe);
   const double slope = at.gradient / safe;
-  if (a < kSmallest) return {Evaluate(norm, a).value, slope, 0};
+  if (a < kSmallest) return {Value(norm, a), slope, 0};
   return {at.value, slope, (at.curvature - slope) / (safe * safe)};
 }
 

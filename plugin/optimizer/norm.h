@@ -27,12 +27,15 @@ struct NormValue {
 
 /// A separable norm of one component.
 NormValue Evaluate(const Norm& norm, double r);
+/// Its value alone, to the last bit: half the time and less.
+double Value(const Norm& norm, double r);
 
 /// ρ(‖r‖) of a whole residual: gradient = slope r, Hessian = slope 1 + outer r rᵀ ⪰ 0.
 struct VectorNormValue {
   double value = 0, slope = 0, outer = 0;
 };
 VectorNormValue EvaluateVector(const Norm& norm, ConstVectorRef r);
+double ValueOfVector(const Norm& norm, ConstVectorRef r);
 
 /// Words as they stand in a task file, in the order of NormType.
 const std::vector<std::string>& NormNames();

@@ -107,7 +107,7 @@ TouchCost::TouchCost(const Problem& problem, const Touch& touch, const TouchWeig
       reach = std::max(reach, 0.5 * Reach(lease.get()).squaredNorm());
       double all = 0;
       for (const int geom : touch_.hand)
-        all += Evaluate(PullNorm(size_), Measure(lease.get(), geom).value + kPress * size_).value;
+        all += costate::Value(PullNorm(size_), Measure(lease.get(), geom).value + kPress * size_);
       squeeze = std::max(squeeze, all);
     }
   }
@@ -144,7 +144,7 @@ double TouchCost::Value(const KnotView& knot) const {
   l += knot.dt * 0.5 * reach_ * Reach(lease.get()).squaredNorm();
   if (squeeze_ == 0) return l;
   for (const int geom : touch_.hand)
-    l += knot.dt * squeeze_ * Evaluate(PullNorm(size_), Measure(lease.get(), geom).value + kPress * size_).value;
+    l += knot.dt * squeeze_ * costate::Value(PullNorm(size_), Measure(lease.get(), geom).value + kPress * size_);
   return l;
 }
 

@@ -40,6 +40,7 @@ TEST(Norm, ValueIsTheDocumentedFormula) {
       const double expected = c.value(r, c.norm.p, c.norm.q);
       EXPECT_NEAR(Evaluate(c.norm, r).value, expected, 1e-14 * (1 + std::abs(expected)))
           << ToString(c.norm) << " at " << r;
+      EXPECT_EQ(Value(c.norm, r), Evaluate(c.norm, r).value) << ToString(c.norm) << " at " << r;
     }
   }
 }
@@ -79,6 +80,7 @@ TEST(Norm, VectorNormsHaveExactGradientAndPositiveHessian) {
     auto gradient = [&](const VectorXd& at) -> VectorXd { return EvaluateVector(norm, at).slope * at; };
     const VectorNormValue value = EvaluateVector(norm, r);
     EXPECT_NEAR(value.value, Evaluate(norm, r.norm()).value, 1e-15);
+    EXPECT_EQ(ValueOfVector(norm, r), value.value);
     MatrixXd hessian = value.outer * r * r.transpose();
     hessian.diagonal().array() += value.slope;
     for (int i = 0; i < 3; ++i) {
