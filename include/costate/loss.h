@@ -69,8 +69,8 @@ class Loss {
   /// True when l reads s: otherwise sensors and their derivatives are skipped.
   virtual bool NeedsSensors() const = 0;
 
-  /// Marks the entries of s that Cost::Expand reads by C and D: derivatives of the other sensors are not computed. By
-  /// default all where NeedsSensors.  @param read  (ns), to be added to.
+  /// Marks the entries of s that l reads: derivatives of other sensors are not computed, nor these themselves in most
+  /// rollouts of iLQR. By default all where NeedsSensors.  @param read  (ns), to be added to.
   virtual void MarkSensors(std::vector<char>* read) const {
     if (NeedsSensors()) read->assign(read->size(), 1);
   }

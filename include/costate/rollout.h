@@ -73,6 +73,10 @@ class Simulator {
   /// From now on derivatives of those sensors alone: Linearizer::SelectSensors. @throws Error{kDimensionMismatch}.
   void SelectSensors(const std::vector<char>& read);
 
+  /// From now on rollouts leave sensors out of which SelectSensors has marked no entry, 0 in S, where no step, plugin or
+  /// callback of the engine may depend on them. @return whether there are such.
+  bool SkipUnselectedSensors(bool skip);
+
   /// Every rollout from now on starts with this context. @throws Error{kDimensionMismatch}.
   void SetContext(ConstVectorRef context);
 

@@ -10,6 +10,7 @@
 #include "core/dense_product.h"
 #include "core/plastic.h"
 #include "core/plugins.h"
+#include "core/sensor_stages.h"
 #include "derivative/check_point.h"
 #include "derivative/linearizer.h"
 #include "derivative/smoothed_set.h"
@@ -109,6 +110,7 @@ void Linearizer::Impl::RefreshModel() {
   local = *model;
   local.opt.disableflags |= mjDSBL_AUTORESET;
   local.opt.enableflags &= ~mjENBL_SLEEP;
+  if (!stages_of_wanted.empty()) local.sensor_needstage = stages_of_wanted.data();
 }
 
 void Linearizer::Impl::LinearizeOnce(bool sensors, StepDerivative* out) {
@@ -229,6 +231,7 @@ void Linearizer::SelectSensors(const std::vector<char>& read) {
     const auto begin = read.begin() + s.model->sensor_adr[i];
     s.wanted_sensors[i] = std::find(begin, begin + s.model->sensor_dim[i], 1) != begin + s.model->sensor_dim[i];
   }
+  s.stages_of_wanted = StagesOfRead(s.model, read);
   for (const std::unique_ptr<Backend>& level : s.levels) {
     if (level) level->SelectSensors(s.wanted_sensors.empty() ? nullptr : &s.wanted_sensors);
   }

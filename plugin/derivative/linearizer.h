@@ -90,7 +90,8 @@ struct Linearizer::Impl {
   MatrixXd A, B;
   PackedMatrix packed;
   VectorXd no_control;
-  std::vector<char> wanted_sensors;  // an entry a sensor; empty: all
+  std::vector<char> wanted_sensors;   // an entry a sensor; empty: all
+  std::vector<int> stages_of_wanted;  // the local model's sensor_needstage; empty: the caller's
   const ParameterSet* parameters = nullptr;
   std::unique_ptr<ParameterDifference> theta;   // its differences
   std::unique_ptr<StepDifference> whole_steps;  // for columns that fail at fixed acceleration

@@ -79,6 +79,7 @@ class IlqrSolver::Impl {
  private:
   void Begin();
   bool StartFrom(ConstMatrixRef U);
+  void CompleteSensors();
   bool StartFrom(const Trajectory& reference, const std::vector<MatrixXd>& K);
   void Iterate(const IterationCallback& callback);
   bool TimeIsUp();
@@ -148,6 +149,7 @@ IlqrSolver::Impl::Impl(const Problem& problem, const IlqrOptions& options)
 }
 
 void IlqrSolver::Impl::Begin() {
+  simulator_.SkipUnselectedSensors(false);
   deadline_ = DeadlineAfter(options_.seconds);
   search_.SetEnd(deadline_, options_.stop);
   fastest_ = 0;
@@ -168,10 +170,12 @@ const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCall
   unit_ = options_.cost_unit;
   regularization_ = Regularization(options_);
   rival_ = Regularization(RivalOptions(options_));
+  const bool skips = simulator_.SkipUnselectedSensors(true);
   if (StartFrom(U)) {
     Iterate(callback);
     FinishPolicy();
   }
+  if (skips) CompleteSensors();
   return result_;
 }
 
@@ -190,6 +194,13 @@ const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const 
     FinishPolicy();
   }
   return result_;
+}
+
+// those that iterations did without; the same motion, to the last bit
+void IlqrSolver::Impl::CompleteSensors() {
+  simulator_.SkipUnselectedSensors(false);
+  simulator_.Rollout(result_.trajectory.X.col(0), result_.trajectory.U, &candidate_);
+  if (candidate_.X == result_.trajectory.X) std::swap(result_.trajectory.S, candidate_.S);
 }
 
 bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {

@@ -11,6 +11,7 @@
 #include "core/actuator_range.h"
 #include "core/check.h"
 #include "core/engine_guard.h"
+#include "core/sensor_stages.h"
 #include "derivative/actuation.h"
 #include "rollout/check_trajectory.h"
 #include "rollout/thread_pool.h"
@@ -92,8 +93,9 @@ struct Simulator::Impl {
   // sleep and plugins keep memory outside of the context: only a reset makes the start the same each time
   void Restart(mjData* data) const {
     if ((model->opt.enableflags & mjENBL_SLEEP) || model->nplugin > 0) mj_resetData(model, data);
-    // a step leaves these alone, whatever an earlier motion has left there
-    if (model->opt.disableflags & mjDSBL_SENSOR) mju_zero(data->sensordata, static_cast<int>(model->nsensordata));
+    // a step leaves some of these alone, whatever an earlier motion has left there
+    if (reading.model || (model->opt.disableflags & mjDSBL_SENSOR))
+      mju_zero(data->sensordata, static_cast<int>(model->nsensordata));
     costate::SetContext(model, data, context);
   }
 
@@ -169,7 +171,7 @@ struct Simulator::Impl {
     for (int t = 0; t < N; ++t) {
       control(t);
       const StepStatus status =
-          Step(model, data, out->X.col(t), out->U.col(t), substeps, out->X.col(t + 1), out->S.col(t));
+          Step(Stepped(), data, out->X.col(t), out->U.col(t), substeps, out->X.col(t + 1), out->S.col(t));
       if (status != StepStatus::kOk) {
         RepeatFrom(t, out);
         return {status, t, guard.TakeWarnings()};
@@ -186,7 +188,7 @@ struct Simulator::Impl {
     // sensors of the last state
     if (dims.ns == 0) return {StepStatus::kOk, -1, guard.TakeWarnings()};
     worker.u.setZero();
-    const StepStatus status = Forward(model, data, out->X.col(N), worker.u, out->S.col(N));
+    const StepStatus status = Forward(Stepped(), data, out->X.col(N), worker.u, out->S.col(N));
     return {status, status == StepStatus::kOk ? -1 : N, guard.TakeWarnings()};
   }
 
@@ -231,7 +233,14 @@ struct Simulator::Impl {
     }
   }
 
+  // the model, or one that computes no sensors but those that were selected
+  const mjModel* Stepped() const { return reading.model ? reading.model.get() : model; }
+
   const mjModel* model;
+  struct {
+    std::unique_ptr<mjModel> model;  // a shallow copy, or none, …
+    std::vector<int> stages;         // … with these sensor_needstage
+  } reading;
   const mjModel* derivative_model = nullptr;
   std::vector<char> read_sensors;  // entries of s; empty: all
   Dims dims;
@@ -268,9 +277,19 @@ void Simulator::SetDerivativeModel(const mjModel* model) {
 void Simulator::SelectSensors(const std::vector<char>& read) {
   if (!read.empty()) CheckSize(impl_->model, "marks of sensors", static_cast<int>(read.size()), "ns", impl_->dims.ns);
   impl_->read_sensors = read;
+  if (impl_->reading.model) SkipUnselectedSensors(true);
   for (Impl::Worker& worker : impl_->workers) {
     if (worker.linearizer) worker.linearizer->SelectSensors(read);
   }
+}
+
+bool Simulator::SkipUnselectedSensors(bool skip) {
+  impl_->reading.model.reset();
+  impl_->reading.stages = skip ? StagesOfRead(impl_->model, impl_->read_sensors) : std::vector<int>();
+  if (impl_->reading.stages.empty()) return false;
+  impl_->reading.model = std::make_unique<mjModel>(*impl_->model);
+  impl_->reading.model->sensor_needstage = impl_->reading.stages.data();
+  return true;
 }
 
 void Simulator::SetDerivativeEvery(int every) {

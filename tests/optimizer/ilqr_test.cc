@@ -376,6 +376,10 @@ TEST_F(Ilqr, ReturnsWhatARolloutOfItsControlsGives) {
   ASSERT_TRUE(simulator.Rollout(c.problem.x0, result.trajectory.U, &again).ok());
   EXPECT_TRUE(BitwiseEqual(again.X, result.trajectory.X));
   EXPECT_EQ(TotalCost(*c.cost, again, simulator.knot_time()), result.cost);
+
+  // with its sensors, which the cost does not read
+  EXPECT_GT(again.S.row(2).cwiseAbs().minCoeff(), 0);
+  EXPECT_TRUE(BitwiseEqual(again.S, result.trajectory.S));
 }
 
 // about the optimum, feedback does better than the same controls from a start that is a little off

@@ -152,6 +152,36 @@ TEST_F(Rollout, WithoutAHorizonHasOneStateAndItsSensors) {
   EXPECT_EQ(simulator.Diagnose(trajectory).size(), 1u);
 }
 
+// the same motion, with what is read as it is and the rest left out; where controls are late, all are computed
+TEST_F(Rollout, LeavesSensorsOutThatNobodyReads) {
+  for (const NamedModel& named : RolloutModels()) {
+    SCOPED_TRACE(named.name);
+    ModelPtr model = LoadModelFromString(named.xml);
+    if (model->nsensor < 2) continue;
+    DataPtr start = StartData(model.get());
+    const VectorXd x0 = GetState(model.get(), start.get());
+    const MatrixXd U = WavyControls(model.get(), 20);
+    Simulator simulator(model.get(), GetContext(model.get(), start.get()), 2, 1);
+    Trajectory all, some;
+    ASSERT_TRUE(simulator.Rollout(x0, U, &all).ok());
+    EXPECT_FALSE(simulator.SkipUnselectedSensors(true));  // none is selected: all are
+    std::vector<char> read(model->nsensordata, 0);
+    read[1] = 1;  // one entry: its sensor is read
+    simulator.SelectSensors(read);
+    const bool late = model->nhistory > 0;
+    EXPECT_EQ(simulator.SkipUnselectedSensors(true), !late);
+    ASSERT_TRUE(simulator.Rollout(x0, U, &some).ok());
+    EXPECT_TRUE(BitwiseEqual(some.X, all.X));
+    const int first = model->sensor_dim[0];
+    EXPECT_TRUE(BitwiseEqual(some.S.topRows(first), all.S.topRows(first)));
+    EXPECT_GT(all.S.bottomRows(all.S.rows() - first).cwiseAbs().maxCoeff(), 0);
+    EXPECT_EQ(some.S.bottomRows(all.S.rows() - first).isZero(0), !late);
+    EXPECT_FALSE(simulator.SkipUnselectedSensors(false));
+    ASSERT_TRUE(simulator.Rollout(x0, U, &some).ok());
+    EXPECT_TRUE(BitwiseEqual(some.S, all.S));
+  }
+}
+
 // A free fall has no controls and a model may have no joints: neither is an error.
 TEST_F(Rollout, TakesModelsWithoutActuatorsAndWithoutJoints) {
   for (const char* xml : {"<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>",
