@@ -19,6 +19,9 @@ struct LqKnot {
   MatrixXd lxx, lux, luu;             ///< lxx and luu symmetric
   VectorXd du_lower, du_upper;        ///< bounds on du, ±infinity where there is none; empty means none
   MatrixXd lower_slope, upper_slope;  ///< of the bounds by dx (nu × ndx); empty means zero
+  /// Of a step that leads positions along their new velocities, q' = q + h v': h where row i < nv of [A B] is e_i + h
+  /// times row nv + i, else 0; empty: none is known to be. The recursion does without such rows.
+  VectorXd integrated{};
 };
 
 /// A start that may move: dx_0 is free within bounds in some entries, else 0. The terminal cost may read it, too:
@@ -53,10 +56,18 @@ struct BoxQpScratch {
   std::vector<double> packed;
 };
 
+/// Memory of the rows of [A B] that are not integrated; see plugin/optimizer/step_rows.h.
+struct StepRowsScratch {
+  std::vector<int> own;  ///< rows of positions that are not
+  MatrixXd A, B, LV, LVL;
+  VectorXd Lx;
+};
+
 /// Memory of the recursion, kept in the result so that a second call with the same sizes allocates no matrix.
 struct RiccatiScratch {
   MatrixXd VA, VB, Qxx, Qux, Quu, Quu_mu, M, S, Vxx_pair[2];
   VectorXd Vx, Qx, Qu, Quu_k, guess, Vx_pair[2];
+  StepRowsScratch rows;
   BoxQpScratch qp;
   std::vector<double> packed;
 
@@ -92,10 +103,11 @@ struct RiccatiResult {
 /// length where that has no curvature. Then k is the feed-forward that belongs to this dx0, du = k + K dx.
 ///
 /// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
-/// @throws Error{kInvalidArgument} without knots, for entries of the start that are none of dx, and for bounds that
+/// @throws Error{kInvalidArgument} without knots, for rows integrated of more than half of dx, for entries of the start that are none of dx, and for bounds that
 ///         exclude each other or are no numbers, with the knot; Error{kDimensionMismatch} for a part of another size,
 ///         with its name and both sizes.
-/// Cost: about 3 ndx³ + 6 ndx² nu floating-point operations a knot; where the terminal cost reads dx_0 in m free
+/// Cost: about 3 ndx³ + 6 ndx² nu floating-point operations a knot, half as many where half of the rows of [A B] are
+/// integrated; where the terminal cost reads dx_0 in m free
 /// entries, 2 m ndx (ndx + nu) beside them.
 /// Source: plugin/optimizer/README.md, "iLQR", "A free start"; Tassa, Mansard & Todorov 2014.
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out);

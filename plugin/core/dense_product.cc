@@ -257,14 +257,14 @@ void AddProduct(ConstMatrixRef A, const MatrixXd& B, MatrixXd* C, PackedMatrix* 
 
 LeftFactor PackLeft(ConstMatrixRef A, PackedMatrix* packed) { return {A.rows(), A.cols(), Pack(A, false, packed)}; }
 
-LeftFactor PackLeftTransposed(const MatrixXd& A, PackedMatrix* packed) {
+LeftFactor PackLeftTransposed(ConstMatrixRef A, PackedMatrix* packed) {
   return {A.cols(), A.rows(), Pack(A, true, packed)};
 }
 
-void LeftFactor::Add(const MatrixXd& B, bool lower, MatrixRef C) const {
+void LeftFactor::Add(ConstMatrixRef B, bool lower, MatrixRef C) const {
   assert(depth == B.rows() && C.rows() == rows && C.cols() == B.cols());
   Multiply(static_cast<int>(rows), static_cast<int>(B.cols()), static_cast<int>(depth), lower, packed, B.data(),
-           B.rows(), C.data(), C.outerStride());
+           B.outerStride(), C.data(), C.outerStride());
 }
 
 void MirrorLower(MatrixXd* S) {

@@ -20,13 +20,13 @@ struct LeftFactor {
   Eigen::Index rows, depth;
   const double* packed;
 
-  void AddProduct(const MatrixXd& B, MatrixRef C) const { Add(B, false, C); }  ///< C += A B
+  void AddProduct(ConstMatrixRef B, MatrixRef C) const { Add(B, false, C); }  ///< C += A B
   /// The same for a square C of which only the lower triangle counts: the upper one is undefined afterwards.
-  void AddProductLower(const MatrixXd& B, MatrixRef C) const { Add(B, true, C); }
-  void Add(const MatrixXd& B, bool lower, MatrixRef C) const;
+  void AddProductLower(ConstMatrixRef B, MatrixRef C) const { Add(B, true, C); }
+  void Add(ConstMatrixRef B, bool lower, MatrixRef C) const;
 };
 LeftFactor PackLeft(ConstMatrixRef A, PackedMatrix* packed);
-LeftFactor PackLeftTransposed(const MatrixXd& A, PackedMatrix* packed);  ///< Aᵀ
+LeftFactor PackLeftTransposed(ConstMatrixRef A, PackedMatrix* packed);  ///< Aᵀ
 
 /// Upper triangle ← lower: what rounding, or such a product, left different is made equal.
 void MirrorLower(MatrixXd* S);

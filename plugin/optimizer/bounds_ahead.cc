@@ -62,6 +62,7 @@ void BoundsAhead::Assemble(const LqProblem& model) {
       LqKnot& knot = lq_.knots[t];
       knot.A = model.knots[t].A;
       knot.B = model.knots[t].B;
+      knot.integrated = model.knots[t].integrated;
       knot.lu = base.lu;
       knot.lux = base.lux;
       knot.luu = base.luu;

@@ -43,7 +43,7 @@ double CostUnit(const Problem& problem, const Trajectory& motion, const IlqrOpti
     if (!ok) return;
     expansion = {};
     problem.cost->Expand(ViewKnot(motion, t, simulator.knot_time()), d->C, d->D, &expansion);
-    TakeKnot(t, d, &expansion, &lq);
+    TakeKnot(t, simulator, d, &expansion, &lq);
   });
   return ok ? CostUnit(lq) : 0;
 }

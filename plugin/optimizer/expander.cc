@@ -42,7 +42,7 @@ int Expander::Expand(const Trajectory& motion, LqProblem* lq, bool limits) {
       problem_.cost->Expand(knot_view, derivative->C, derivative->D, &expansion);
     }
 
-    TakeKnot(t, derivative, &expansion, lq);
+    TakeKnot(t, *simulator_, derivative, &expansion, lq);
     if (t == problem_.N) TakeStart(problem_, motion.X.col(0), &expansion, lq);
     if ((!bounded_ && !limits) || t == problem_.N) return;
     LqKnot& knot = lq->knots[at];

@@ -55,7 +55,7 @@ int Fddp::LinearizeKnots() {
       std::swap(C_[t], derivative->C);
       std::swap(D_[t], derivative->D);
     }
-    TakeKnot(t, derivative, &expansion, &lq_);
+    TakeKnot(t, simulator_, derivative, &expansion, &lq_);
     if (t < N_) lq_.knots[t].gap = now_.gaps.col(t);
     if (t == N_) TakeStart(problem_, trajectory.X.col(0), &expansion, &lq_);
   });

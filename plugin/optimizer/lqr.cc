@@ -6,8 +6,10 @@
 #include <cmath>
 
 #include "core/dense_product.h"
+#include "core/finite.h"
 #include "optimizer/box_qp.h"
 #include "optimizer/lq_sizes.h"
+#include "optimizer/step_rows.h"
 
 namespace costate {
 namespace {
@@ -64,6 +66,7 @@ void CheckSizes(const LqProblem& problem) {
     CheckMatrix("lux", t, knot.lux, nu, ndx);
     CheckMatrix("luu", t, knot.luu, nu, nu);
     if (knot.gap.size() > 0) CheckVector("gap", t, knot.gap, ndx);
+    if (2 * knot.integrated.size() > ndx) CheckVector("integrated", t, knot.integrated, ndx / 2);
     const bool bounded = knot.du_lower.size() > 0 || knot.du_upper.size() > 0;
     if (bounded) CheckVector("du_lower", t, knot.du_lower, nu);
     if (bounded) CheckVector("du_upper", t, knot.du_upper, nu);
@@ -110,6 +113,12 @@ void Resize(const LqProblem& problem, bool values, RiccatiResult* out) {
   out->curvature.setZero(nu, N);
 }
 
+// as fast as memory is: Eigen copies as the oldest x86-64 does
+void Copy(const MatrixXd& from, MatrixXd* to) {
+  to->resize(from.rows(), from.cols());
+  std::copy_n(from.data(), from.size(), to->data());
+}
+
 // Q expansion at one knot from V of the next
 void ActionValue(const LqKnot& knot, const VectorXd& unit, const VectorXd& Vx_next, const MatrixXd& Vxx_next,
                  const RiccatiOptions& options, RiccatiScratch* s, double* expected_gap) {
@@ -120,35 +129,42 @@ void ActionValue(const LqKnot& knot, const VectorXd& unit, const VectorXd& Vx_ne
     *expected_gap += 0.5 * knot.gap.dot(Vx_next + s->Vx);
   }
 
-  // Qx = lx + Aᵀ Vx,  Qu = lu + Bᵀ Vx
+  // Qx = lx + Aᵀ Vx,  Qu = lu + Bᵀ Vx,  where [A B] = [E 0] + L [Â B̂] (README.md, (I7))
+  StepRows rows(knot, &s->rows);
+  const MatrixXd &A = rows.A(), &B = rows.B();
+  const VectorXd& LVx = rows.Fold(s->Vx);
   s->Qx = knot.lx;
-  s->Qx.noalias() += knot.A.transpose() * s->Vx;
+  rows.AddPositions(s->Vx, &s->Qx);
+  s->Qx.noalias() += A.transpose() * LVx;
   s->Qu = knot.lu;
-  s->Qu.noalias() += knot.B.transpose() * s->Vx;
+  s->Qu.noalias() += B.transpose() * LVx;
 
-  // Qxx = lxx + Aᵀ Vxx A, its lower triangle,  Qux = lux + Bᵀ Vxx A,  Quu = luu + Bᵀ Vxx B
-  s->VA.setZero(Vxx_next.rows(), knot.A.cols());
-  s->VB.setZero(Vxx_next.rows(), knot.B.cols());
-  const LeftFactor V = PackLeft(Vxx_next, &s->packed);
-  V.AddProduct(knot.A, s->VA);
-  V.AddProduct(knot.B, s->VB);
-  s->Qxx = knot.lxx;
-  PackLeftTransposed(knot.A, &s->packed).AddProductLower(s->VA, s->Qxx);
-  s->Qux = knot.lux;
-  s->Quu = knot.luu;
-  const LeftFactor B = PackLeftTransposed(knot.B, &s->packed);
-  B.AddProduct(s->VA, s->Qux);
-  B.AddProductLower(s->VB, s->Quu);
+  // Qxx = lxx + Aᵀ Vxx A, its lower triangle,  Qux = lux + Bᵀ Vxx A,  Quu = luu + Bᵀ Vxx B;  VA and VB are Lᵀ Vxx A and
+  // Lᵀ Vxx B
+  const MatrixXd &LV = rows.FoldRows(Vxx_next), &LVL = rows.FoldColumns(LV);
+  rows.SetPositions(LV, &s->VA);
+  Copy(knot.lxx, &s->Qxx);
+  rows.AddPositionsLower(Vxx_next, s->VA, &s->packed, &s->Qxx);
+  s->VB.setZero(LV.rows(), B.cols());
+  const LeftFactor left = PackLeft(LVL, &s->packed);
+  left.AddProduct(A, s->VA);
+  left.AddProduct(B, s->VB);
+  PackLeftTransposed(A, &s->packed).AddProductLower(s->VA, s->Qxx);
+  Copy(knot.lux, &s->Qux);
+  Copy(knot.luu, &s->Quu);
+  const LeftFactor Bt = PackLeftTransposed(B, &s->packed);
+  Bt.AddProduct(s->VA, s->Qux);
+  Bt.AddProductLower(s->VB, s->Quu);
   MirrorLower(&s->Quu);
 
   // Quu_mu = Quu + mu diag(unit)⁻² + mu_state BᵀB,  Qux_mu = Qux + mu_state BᵀA
-  s->Quu_mu = s->Quu;
+  Copy(s->Quu, &s->Quu_mu);
   if (unit.size() > 0) {
     s->Quu_mu.diagonal().array() += options.regularization / unit.array().square();
   } else {
     s->Quu_mu.diagonal().array() += options.regularization;
   }
-  s->M = s->Qux;
+  Copy(s->Qux, &s->M);
   if (options.regularization_state > 0) {
     s->Quu_mu.noalias() += options.regularization_state * knot.B.transpose() * knot.B;
     MirrorLower(&s->Quu_mu);
@@ -172,7 +188,7 @@ void MovingGains(const LqKnot& knot, const VectorRef& k, RiccatiScratch* s, Matr
 bool Gains(const LqKnot& knot, const VectorXd& guess, RiccatiScratch* s, VectorRef k, MatrixXd* K) {
   if (knot.du_lower.size() > 0) {
     k = guess;
-    if (!s->Quu_mu.allFinite() || !s->Qu.allFinite()) return false;
+    if (!IsFinite(s->Quu_mu) || !IsFinite(s->Qu)) return false;
     if (SolveBoxQp(s->Quu_mu, s->Qu, knot.du_lower, knot.du_upper, k, &s->qp) == BoxQpStatus::kIndefinite) return false;
   } else {
     s->qp.L = s->Quu_mu;
@@ -187,7 +203,7 @@ bool Gains(const LqKnot& knot, const VectorXd& guess, RiccatiScratch* s, VectorR
   } else {
     MovingGains(knot, k, s, K);
   }
-  return k.allFinite() && K->allFinite();
+  return IsFinite(k.data(), k.size()) && IsFinite(*K);
 }
 
 // Vx = Qx + Kᵀ(Quu k + Qu) + Quxᵀk,  Vxx = Qxx + KᵀQuu K + KᵀQux + QuxᵀK
@@ -199,7 +215,7 @@ void StateValue(const VectorXd& k, const MatrixXd& K, RiccatiScratch* s, VectorX
   Vx->noalias() += s->Qux.transpose() * k;
 
   // the last three terms are KᵀM + MᵀK with M = ½ Quu K + Qux
-  s->M = s->Qux;
+  Copy(s->Qux, &s->M);
   s->Quu_mu = 0.5 * s->Quu;
   AddProduct(s->Quu_mu, K, &s->M, &s->packed);
   PackLeftTransposed(K, &s->packed).AddProductLower(s->M, s->Qxx);

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "optimizer/step_rows.h"
+
 namespace costate {
 
 /// Derivatives of the sensors that the cost reads, and of no other.
@@ -20,7 +22,7 @@ inline void SelectSensors(const Cost& cost, const mjModel* model, LinearizeOptio
 }
 
 /// Matrices change places instead of being copied: one set is in memory. At the last knot only the cost counts.
-inline void TakeKnot(int t, StepDerivative* derivative, CostExpansion* expansion, LqProblem* lq) {
+inline void TakeKnot(int t, const Simulator& of, StepDerivative* derivative, CostExpansion* expansion, LqProblem* lq) {
   if (t == static_cast<int>(lq->knots.size())) {
     std::swap(lq->lx, expansion->lx);
     std::swap(lq->lxx, expansion->lxx);
@@ -34,6 +36,7 @@ inline void TakeKnot(int t, StepDerivative* derivative, CostExpansion* expansion
   std::swap(knot.lxx, expansion->lxx);
   std::swap(knot.lux, expansion->lux);
   std::swap(knot.luu, expansion->luu);
+  FindIntegratedRows(of.dims().nv, of.substeps() == 1 ? of.model()->opt.timestep : 0, &knot);
 }
 
 /// By swap, too.

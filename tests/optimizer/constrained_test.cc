@@ -180,7 +180,7 @@ TEST_F(Constrained, KeepsASpeedLimitWithMultipliersThatProveTheOptimum) {
                        .last = -1};
   c.constraints.Add(std::make_unique<StateConstraint>(m, speed, Eigen::Vector2d::Zero(), std::vector<int>{1}));
   c.problem.constraints = &c.constraints;
-  const SolveResult result = SolveConstrained(c.problem, c.U);
+  const SolveResult result = SolveConstrained(c.problem, c.U, {.gradient_tolerance = 1e-10});
   ASSERT_EQ(result.status, SolveStatus::kConverged) << result.message;
 
   const Response s = SliderResponse(N, h);

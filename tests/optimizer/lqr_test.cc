@@ -13,6 +13,7 @@
 
 #include "core/extremes.h"
 #include "optimizer/random_lq.h"
+#include "optimizer/step_rows.h"
 #include "support/engine_test.h"
 #include "support/matrix_near.h"
 
@@ -348,6 +349,66 @@ TEST(Riccati, ReusesItsMemoryAndForgetsItsPast) {
   EXPECT_TRUE(BitwiseEqual(reused.k, fresh.k));
   EXPECT_TRUE(BitwiseEqual(reused.Vxx[0], fresh.Vxx[0]));
   EXPECT_EQ(reused.expected_linear, fresh.expected_linear);
+}
+
+// positions 0, 2 and 3 go along their new velocities, 1 has a row of its own; behind the velocities there is one more
+LqProblem IntegratedProblem(bool gaps) {
+  constexpr double kStep = 0.03;
+  LqProblem problem = RandomProblem(12, 9, 3, gaps, 21);
+  for (LqKnot& knot : problem.knots) {
+    for (const int i : {0, 2, 3}) {
+      knot.A.row(i) = kStep * knot.A.row(4 + i);
+      knot.A(i, i) += 1;
+      knot.B.row(i) = kStep * knot.B.row(4 + i);
+    }
+  }
+  return problem;
+}
+
+TEST(Riccati, DoesWithoutRowsThatAreIntegrated) {
+  for (const bool bounded : {false, true}) {
+    LqProblem problem = IntegratedProblem(true);
+    for (LqKnot& knot : problem.knots) {
+      if (bounded) knot.du_upper = -(knot.du_lower = VectorXd::Constant(3, -0.05));
+    }
+    RiccatiResult whole, without;
+    SolveRiccati(problem, {.regularization = 0.1}, &whole);
+    for (LqKnot& knot : problem.knots) {
+      FindIntegratedRows(4, 0.03, &knot);
+      EXPECT_TRUE(MatricesNear(knot.integrated, Eigen::Vector4d(0.03, 0, 0.03, 0.03), 0));
+    }
+    SolveRiccati(problem, {.regularization = 0.1}, &without);
+    ASSERT_TRUE(whole.ok && without.ok);
+    EXPECT_TRUE(MatricesNear(without.k, whole.k, 1e-12));
+    EXPECT_NEAR(without.expected_linear, whole.expected_linear, 1e-12 * std::abs(whole.expected_linear));
+    for (std::size_t t = 0; t < problem.knots.size(); ++t) {
+      EXPECT_TRUE(MatricesNear(without.K[t], whole.K[t], 1e-12)) << t;
+      const double size = whole.Vxx[t].cwiseAbs().maxCoeff();
+      EXPECT_TRUE(MatricesNear(without.Vxx[t], whole.Vxx[t], 1e-13 * size)) << t;
+      EXPECT_TRUE(MatricesNear(without.Vx[t], whole.Vx[t], 1e-13 * size)) << t;
+    }
+  }
+}
+
+TEST(Riccati, FindsNoIntegratedRowsWhereThereAreNone) {
+  LqProblem problem = IntegratedProblem(false);
+  LqKnot& knot = problem.knots[0];
+  const auto found = [&](double h) {
+    FindIntegratedRows(4, h, &knot);
+    return knot.integrated;
+  };
+  EXPECT_EQ(found(0.031).size(), 0);
+  EXPECT_EQ(found(0).size(), 0);
+  knot.A(2, 7) *= 1 + 1e-13;
+  EXPECT_TRUE(MatricesNear(found(0.03), Eigen::Vector4d(0.03, 0, 0, 0.03), 0));
+  knot.B(0, 1) += 1e-13;
+  EXPECT_TRUE(MatricesNear(found(0.03), Eigen::Vector4d(0, 0, 0, 0.03), 0));
+  knot.A(3, 3) = std::nan("");
+  EXPECT_EQ(found(0.03).size(), 0);
+
+  problem.knots[1].integrated.setConstant(5, 0.03);
+  RiccatiResult riccati;
+  EXPECT_ERROR(SolveRiccati(problem, {}, &riccati), ErrorCode::kDimensionMismatch, "integrated of knot 1", "5", "4");
 }
 
 // a control held at du = upper + S dx, the other free: the same as the free one alone about A + b S, with what the held
