@@ -24,7 +24,7 @@ struct TaskCallbacks {
 
 struct TaskSolution {
   SolveResult result;                     ///< its iterations are all of them
-  std::vector<ContinuationStage> stages;  ///< of <smooth>; empty without
+  std::vector<ContinuationStage> stages;  ///< of <smooth>: "the task as it is", where <hopping> has rounds; others
   std::vector<BasinHoppingRound> rounds;  ///< of <hopping>; with <time> of all lengths, one after the other
   FreeTimeResult timed;                   ///< of <time>, without its result; no model without
   /// Terms of a tenth of the cost or more that no control changes to first order, where the solve would else have
@@ -32,10 +32,12 @@ struct TaskSolution {
   std::vector<std::string> untouched{};
 };
 
-/// Minimizes the task's cost as `costate optimize` does. <hopping> goes on from where <smooth> has led, on the true
-/// model, with solver.iterations of its own; with <time> each length that is tried is solved with it. Joints that
-/// <limit> keeps off the model's own limits are solved without these first, with solver.iterations of its own, but with
-/// <smooth> and <time>; where that motion, on the true model, is the better one in the end, it is the result.
+/// Minimizes the task's cost as `costate optimize` does. With <smooth> the task is solved without it first, which is
+/// the first of the stages; then comes SolveContinuation, and <hopping> goes on from where that has led, on the true
+/// model, where it stalls and costs no more than twice the first motion, each with solver.iterations of its own: the
+/// result is the best of all. With <time> each length that is tried has <hopping>. Joints that <limit> keeps off the
+/// model's own limits are solved without these first, with solver.iterations of its own, but with <time>; where that
+/// motion, on the true model, is the better one in the end, it is the result.
 ///
 /// With <time> and <smooth> lengths are tried on the true model, from where <smooth> has led at that of the horizon.
 /// @throws as SampleControls, SolveContinuation, SolveBasinHopping, SolveFreeTime and Solve; and what a callback

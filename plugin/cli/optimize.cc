@@ -54,7 +54,7 @@ Ctrl-C ends at once). Derivatives that take more than about 10 s an iteration ar
 iterate, with the multipliers and penalties of its constraints, and with the times that were tried. Weights and solver
 settings may have changed since; what no longer fits is an error that names both values.
 
---smooth, or <smooth> in the task, solves plainly, then goes from a model with smoother contact to the true one in stages, each from
+--smooth, or <smooth> in the task, solves as without it, then goes from a model with smoother contact to the true one in stages, each from
 the controls of the one before, or from those of its policy (iterations are those of the true model; a smooth stage has at most 50).
 The motion that is reported and saved is always the true model's, the best that was found; the costs of all stages stand in the record.
 --backward-only keeps all motions true and smooths derivatives alone; --smooth none leaves <smooth> out.
@@ -67,7 +67,7 @@ a solve that stalls, ends infeasible or cannot leave its guess. The first of the
 that motors pull their joints to, where the guess stays: gaits; round walls and frames that stand in the way; and at the controls of a
 solve without contacts, where nothing touches at the start.
 With <time> neither; --hops 0 is one solve and no more.
-With --smooth they go on from where that has led, on the true model; with <time> at each length that is tried.
+With --smooth they go on from where that has led further, too, on the true model; with <time> at each length that is tried.
 Where a motion then still misses constraints, or much cheaper ones of those rounds do, up to 16 rounds lead "back within the constraints",
 not with <time>: solves that leave the cost aside for a motion nearby that keeps them, then steps to cheaper ones; they have six times
 --iterations for themselves, 1200 at most.
@@ -180,14 +180,16 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
     progress->Line(fmt::format("sampling: {} rounds of {} samples take the cost of the guess from {:.6g} to {:.6g}",
                                start.best.size(), task.sampling.samples, start.initial_cost, start.cost));
   };
-  callbacks.stage = [progress](int stage, const ContinuationStage& s) {
+  const auto led = std::make_shared<bool>(false);  // by smooth stages
+  callbacks.stage = [progress, led](int stage, const ContinuationStage& s) {
+    *led = *led || s.factor > 0;
     progress->Line(fmt::format("stage {}: {}", stage + 1, s.smoothing));
   };
   callbacks.stops = [progress](bool without) {
     progress->Line(without ? "without the model's own limits first, which <limit> keeps off"
                            : "now with the model's own limits");
   };
-  callbacks.round = [&task, progress, best = 0.0, ways = 0](const BasinHoppingRound& round) mutable {
+  callbacks.round = [&task, progress, led, best = 0.0, ways = 0](const BasinHoppingRound& round) mutable {
     const bool kept = round.violation <= task.constrained.tolerance;
     const std::string missed = kept ? "" : fmt::format(", constraints missed by {:.3g}", round.violation);
     if (round.origin == RoundOrigin::kBack) {
@@ -199,9 +201,8 @@ TaskCallbacks TellingCallbacks(const Task& task, const OptimizeOptions& options,
                                 : round.better    ? fmt::format(", was {:.7g}", best)
                                                   : fmt::format("; {:.7g} stays", best);
     if (round.better) best = round.cost;
-    const bool led = task.continuation.smooth.any();
     progress->Line(fmt::format("{}: {:.7g}{}{}",
-                               round.number == 0 ? (led ? "from there" : "from the guess")
+                               round.number == 0 ? (*led ? "from there" : "from the guess")
                                : round.last      ? "to the end"
                                : round.origin == RoundOrigin::kKicked
                                    ? fmt::format("round {}", round.number)

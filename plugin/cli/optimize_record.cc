@@ -60,10 +60,12 @@ std::map<std::string, std::string> Settings(const OptimizeReport& report, int th
         "{} rounds, {} solves side by side of {} iterations, kicks of {:g} half ranges, tolerance {:g}, seed {}",
         o.rounds, o.width, o.iterations, o.size, o.tolerance, o.seed);
   }
+  int begun = 0;  // at the guess, and where smoothing has led
   for (const BasinHoppingRound& round : report.rounds) {
     if (report.timed) break;  // they are of many lengths
+    begun += round.number == 0;
     const bool kept = round.violation <= task.constrained.tolerance;
-    settings[fmt::format("round_{}", round.number)] =
+    settings[fmt::format("round_{}{}", round.number, begun > 1 ? "_smoothed" : "")] =
         fmt::format("cost {:.10g}{} after {} iterations{}{}", round.cost,
                     kept ? "" : fmt::format(", constraints missed by {:.3g}", round.violation), round.iterations,
                     round.better ? "" : ", no better",

@@ -1,9 +1,9 @@
 // From smooth to true: iLQR on one model after the other, each from the controls (and the free start) of the one
 // before, or from what its policy makes of them on the next model.
-#include <costate/continuation.h>
-#include <costate/solve.h>
+#include "optimizer/continuation.h"
 
 #include <costate/certificate.h>
+#include <costate/solve.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +38,11 @@ class Continuation {
         stage_callback_(stage_callback) {}
 
   ContinuationResult Run(ConstMatrixRef U);
+  ContinuationResult GoOnBehind(const SolveResult& plain, ConstMatrixRef U);
 
  private:
+  void Begin(ConstMatrixRef U);
+  ContinuationResult GoThrough();
   void SmoothStage(double factor);
   // what a stage begins with: controls, and a start where that may move
   struct Beginning {
@@ -69,7 +72,7 @@ class Continuation {
   Merit true_ = best_;  // of the result
   SolveResult led_;     // of the last smooth stage
   std::vector<MatrixXd> multipliers_;
-  double smooth_cost_ = kNan;
+  double smooth_cost_ = kNan, guess_cost_ = kNan;
   Trajectory motion_;  // the last one on the true model
   bool interrupted_ = false, solved_ = false;
   ContinuationResult out_;
@@ -216,18 +219,37 @@ void Continuation::ReachOut() {
   }
 }
 
-ContinuationResult Continuation::Run(ConstMatrixRef U) {
+void Continuation::Begin(ConstMatrixRef U) {
   at_ = {FirstStart(problem_), U};
   const RolloutStatus status = simulator_.Rollout(at_.x0, at_.U, &motion_);
   best_ = MeritOf(motion_, status);
-  const double guess = RolloutCost(problem_, motion_, status, simulator_.knot_time());
+  guess_cost_ = RolloutCost(problem_, motion_, status, simulator_.knot_time());
   best_at_ = at_;
-  if (c_.plain_first) {
-    TrueStage(at_);
+}
+
+ContinuationResult Continuation::Run(ConstMatrixRef U) {
+  Begin(U);
+  if (c_.plain_first) TrueStage(at_);
+  return GoThrough();
+}
+
+ContinuationResult Continuation::GoOnBehind(const SolveResult& plain, ConstMatrixRef U) {
+  Begin(U);
+  out_.result = plain;
+  out_.result.iterations.clear();
+  solved_ = true;
+  if (plain.status != SolveStatus::kDiverged) true_ = MeritOf(plain.trajectory, {});
+  return GoThrough();
+}
+
+// the smooth stages, and the true model behind them
+ContinuationResult Continuation::GoThrough() {
+  if (solved_) {
     multipliers_.clear();
     ReachOut();
   }
   const Merit plain = true_;
+  const bool plain_first = solved_;
   double factor = 1;
   std::string ended = fmt::format("after {} smooth stages", stages_);
   for (int k = 0; k < stages_ && !interrupted_; k++, factor *= c_.shrink) {
@@ -243,20 +265,24 @@ ContinuationResult Continuation::Run(ConstMatrixRef U) {
   TrueStage(at_);
   if (best_ < true_) TrueStage(best_at_);
   if (interrupted_) out_.result.status = SolveStatus::kInterrupted;
-  out_.result.initial_cost = guess;
+  out_.result.initial_cost = guess_cost_;
   if (std::isfinite(smooth_cost_)) out_.message = fmt::format("cost {:.6g} on the last smoothed model, ", smooth_cost_);
   out_.message += fmt::format("{:.6g} on the true one, {}", out_.result.cost, ended);
-  if (c_.plain_first && true_ == plain) out_.message += ", none of which led to a better motion than the plain solve";
+  if (plain_first && true_ == plain) out_.message += ", none of which led to a better motion than the plain solve";
   return std::move(out_);
 }
 
-void CheckContinuation(const ContinuationOptions& c) {
+void Check(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options, const ContinuationOptions& c) {
+  Problem unconstrained = problem;
+  unconstrained.constraints = nullptr;
+  CheckProblem(unconstrained, U);
   const OptionCheck need("continuation: ");
   need(c.shrink > 0 && c.shrink < 1, "shrink", c.shrink, "between 0 and 1");
   need(c.stages >= 1, "stages", c.stages, "1 or more");
   need(c.budget >= 0, "budget", c.budget, "0 or more");
   need(c.stage_iterations >= 1, "stage_iterations", c.stage_iterations, "1 or more");
   if (!c.smooth.any()) throw Error(ErrorCode::kInvalidArgument, "continuation: no smoothing is chosen");
+  RefuseTimeLimit(options, need);
 }
 
 }  // namespace
@@ -264,12 +290,15 @@ void CheckContinuation(const ContinuationOptions& c) {
 ContinuationResult SolveContinuation(const Problem& problem, ConstMatrixRef U, const IlqrOptions& options,
                                      const ContinuationOptions& continuation, const IterationCallback& callback,
                                      const StageCallback& stage_callback) {
-  Problem unconstrained = problem;
-  unconstrained.constraints = nullptr;
-  CheckProblem(unconstrained, U);
-  CheckContinuation(continuation);
-  RefuseTimeLimit(options, OptionCheck("continuation: "));
+  Check(problem, U, options, continuation);
   return Continuation(problem, options, continuation, callback, stage_callback).Run(U);
+}
+
+ContinuationResult ContinueBehind(const Problem& problem, const SolveResult& plain, ConstMatrixRef U,
+                                  const IlqrOptions& options, const ContinuationOptions& continuation,
+                                  const IterationCallback& callback, const StageCallback& stage_callback) {
+  Check(problem, U, options, continuation);
+  return Continuation(problem, options, continuation, callback, stage_callback).GoOnBehind(plain, U);
 }
 
 }  // namespace costate

@@ -1,11 +1,16 @@
 #include <costate/solve_task.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/engine_guard.h"
 #include "optimizer/basin_hopping.h"
+#include "optimizer/continuation.h"
 #include "optimizer/free_start.h"
 #include "optimizer/go_on.h"
 #include "optimizer/merit.h"
@@ -31,21 +36,34 @@ void PutBehind(const SolveResult& led, std::vector<IterationRecord> records, Sol
   result->iterations = std::move(records);
 }
 
-// from smooth contacts to the true ones
-SolveResult SolveSmoothed(const TaskCall& call, const Problem& problem, const Guess& guess,
-                          std::vector<ContinuationStage>* stages) {
-  ContinuationOptions continuation = call.task.continuation;
-  continuation.constrained = call.task.constrained;
-  ContinuationResult found =
-      SolveContinuation(problem, guess.U, call.solver(), continuation, call.callbacks.iteration, call.callbacks.stage);
+ContinuationOptions SmoothingOf(const Task& task) {
+  ContinuationOptions continuation = task.continuation;
+  continuation.constrained = task.constrained;
+  return continuation;
+}
+
+SolveResult TakeSmoothed(ContinuationResult found, std::vector<ContinuationStage>* stages) {
   found.result.message += "; " + found.message;
   *stages = std::move(found.stages);
   return std::move(found.result);
 }
 
+// in the place of a result that is none the better; how it was found
+void TakeInstead(SolveResult there, double tolerance, std::string_view how, SolveResult* result) {
+  there.status = result->status;
+  if (result->status == SolveStatus::kConverged || result->status == SolveStatus::kDiverged)
+    there.status = SolveStatus::kStalled;
+  if (result->status == SolveStatus::kInfeasible && there.violation <= tolerance) there.status = SolveStatus::kStalled;
+  there.initial_cost = result->initial_cost;
+  there.message = fmt::format("{}; the motion {} is the better one", result->message, how);
+  there.iterations = std::move(result->iterations);
+  there.state = std::move(result->state);
+  *result = std::move(there);
+}
+
 // kicks from where the smoothed way has led
 void HopOn(const TaskCall& call, const Problem& problem, TaskSolution* out) {
-  const SolveResult led = std::move(out->result);
+  SolveResult led = std::move(out->result);
   ConstrainedOptions constrained = call.task.constrained;
   if (led.status != SolveStatus::kInfeasible) constrained.multipliers = led.multipliers;
   std::vector<IterationRecord> records = led.iterations;
@@ -58,7 +76,10 @@ void HopOn(const TaskCall& call, const Problem& problem, TaskSolution* out) {
                         CountOn(&records, call.callbacks.iteration), constrained, call.callbacks.round);
   PutBehind(led, std::move(records), &found.result);
   out->result = std::move(found.result);
-  out->rounds = std::move(found.rounds);
+  std::ranges::move(found.rounds, std::back_inserter(out->rounds));
+  const double tolerance = call.task.constrained.tolerance;
+  if (MeritOf(led, tolerance) < MeritOf(out->result, tolerance))
+    TakeInstead(std::move(led), tolerance, "before the kicks", &out->result);
 }
 
 // What the task's constraints keep off the model's own limits is solved without these first: at one of them a force
@@ -137,19 +158,6 @@ void EndWithoutStops(const TaskCall& call, const Problem& problem, SolveResult l
   out->rounds = std::move(found.rounds);
 }
 
-// in the place of the solve on the true model, which found none as good
-void TakeInstead(SolveResult there, double tolerance, SolveResult* result) {
-  there.status = result->status;
-  if (result->status == SolveStatus::kConverged || result->status == SolveStatus::kDiverged)
-    there.status = SolveStatus::kStalled;
-  if (result->status == SolveStatus::kInfeasible && there.violation <= tolerance) there.status = SolveStatus::kStalled;
-  there.initial_cost = result->initial_cost;
-  there.message = result->message + "; the motion found without the model's limits is the better one";
-  there.iterations = std::move(result->iterations);
-  there.state = std::move(result->state);
-  *result = std::move(there);
-}
-
 // on the true model, from where the solve without stops has led where that keeps all constraints; the better of both
 void SolveBeyondStops(const TaskCall& call, const Problem& problem, const Guess& guess, TaskSolution* out) {
   const Task& task = call.task;
@@ -201,7 +209,83 @@ void SolveBeyondStops(const TaskCall& call, const Problem& problem, const Guess&
   PutBehind(led, std::move(records), &out->result);
   const bool lost = out->result.status == SolveStatus::kDiverged;
   if (moves && (lost || MeritOf(there, task.constrained.tolerance) < MeritOf(out->result, task.constrained.tolerance)))
-    TakeInstead(std::move(there), task.constrained.tolerance, &out->result);
+    TakeInstead(std::move(there), task.constrained.tolerance, "found without the model's limits", &out->result);
+}
+
+// the task as it would be solved without smoothing
+void SolveAsItIs(const TaskCall& call, const Problem& problem, const Guess& guess, TaskSolution* out) {
+  if (!call.task.stops.empty() && !guess.state) return SolveBeyondStops(call, problem, guess, out);
+  out->result = SolveFrom(call, problem, guess, call.task.constrained, out);
+}
+
+// a motion that kicks may better where it is not the best, as they end many that cost so much more
+bool IsNear(const SolveResult& there, const SolveResult& best, double tolerance) {
+  constexpr double kMore = 1;  // of the cost
+  const Merit a = MeritOf(there, tolerance), b = MeritOf(best, tolerance);
+  return a < b || (a.first == b.first && a.second - b.second <= kMore * std::abs(b.second));
+}
+
+// Behind a first solve of the task: plainly, which a race, or a solve that ended as it crept, need not have been, and
+// by way of smooth contacts to the true ones; kicks from the best of these where it is near the first one.
+// plain: the first one is the plain solve.
+void GoThroughSmoothing(const TaskCall& call, const Problem& problem, const Guess& guess, const SolveResult& first,
+                        bool plain, TaskSolution* out) {
+  const Task& task = call.task;
+  std::vector<ContinuationStage> stages;
+  const StageCallback tell = [&call](int stage, const ContinuationStage& said) {
+    if (call.callbacks.stage) call.callbacks.stage(stage + 1, said);
+  };
+  const ContinuationOptions smoothing = SmoothingOf(task);
+  const IterationCallback& iteration = call.callbacks.iteration;
+  out->result = TakeSmoothed(plain ? ContinueBehind(problem, first, guess.U, call.solver(), smoothing, iteration, tell)
+                                   : SolveContinuation(problem, guess.U, call.solver(), smoothing, iteration, tell),
+                             &stages);
+  std::ranges::move(stages, std::back_inserter(out->stages));
+  const double tolerance = task.constrained.tolerance;
+  const bool over = out->result.status == SolveStatus::kDiverged || call.user.IsOver();
+  const bool worth = MeritOf(out->result, tolerance) < MeritOf(first, tolerance) ||
+                     (!IsEnough(task.hopping, problem, first) && IsNear(out->result, first, tolerance));
+  if (!over && worth && !IsEnough(task.hopping, problem, out->result)) HopOn(call, problem, out);
+}
+
+// The task as it is solved without smoothing, for whoever asks for it shall find no worse a motion, and by way of smooth
+// contacts: the best of all.
+void SolveBySmoothing(const TaskCall& call, const Problem& problem, const Guess& guess, TaskSolution* out) {
+  const Task& task = call.task;
+  if (task.hopping.rounds == 0 && task.stops.empty()) {
+    out->result = TakeSmoothed(SolveContinuation(problem, guess.U, call.solver(), SmoothingOf(task),
+                                                 call.callbacks.iteration, call.callbacks.stage),
+                               &out->stages);
+    return;
+  }
+  constexpr char kAsItIs[] = "the task as it is";
+  if (call.callbacks.stage) call.callbacks.stage(0, {.smoothing = kAsItIs});
+  SolveAsItIs(call, problem, guess, out);
+  SolveResult first = std::move(out->result);
+  const bool lost = first.status == SolveStatus::kDiverged;
+  out->stages = {
+      {0, "none", first.status, static_cast<int>(first.iterations.size()), first.cost, lost ? kInf : first.cost}};
+  if (first.status == SolveStatus::kInterrupted || call.user.IsOver()) {
+    out->result = std::move(first);
+    return;
+  }
+
+  std::vector<IterationRecord> records = std::move(first.iterations);
+  TaskCall then = call;
+  then.callbacks.iteration = CountOn(&records, call.callbacks.iteration);
+  const bool plain =
+      out->rounds.empty() && task.stops.empty() && !Races(problem.model, problem.N, call.solver(), task.hopping);
+  GoThroughSmoothing(then, problem, guess, first, plain, out);
+
+  SolveResult& best = out->result;
+  const double tolerance = task.constrained.tolerance, initial_cost = first.initial_cost;
+  if (!plain && MeritOf(best, tolerance) >= MeritOf(first, tolerance)) {
+    first.message += fmt::format("; by way of smoother contact no better: {:.6g}", best.cost);
+    if (best.status == SolveStatus::kInterrupted) first.status = best.status;
+    best = std::move(first);
+  }
+  best.initial_cost = initial_cost;
+  best.iterations = std::move(records);
 }
 
 // lengths are tried on the true model, from where the smoothed way has led at that of the horizon
@@ -221,7 +305,9 @@ void SolveTimed(const TaskCall& call, const Problem& problem, const Guess& guess
   if (!task.continuation.smooth.any()) {
     search(guess.U, task.constrained, callbacks.iteration);
   } else {
-    const SolveResult led = SolveSmoothed(call, problem, guess, &out->stages);
+    const SolveResult led = TakeSmoothed(
+        SolveContinuation(problem, guess.U, call.solver(), SmoothingOf(task), callbacks.iteration, callbacks.stage),
+        &out->stages);
     const bool moves = led.status != SolveStatus::kDiverged;
     ConstrainedOptions constrained = task.constrained;
     if (moves) constrained.multipliers = led.multipliers;
@@ -242,14 +328,9 @@ TaskSolution SolveBy(const IlqrOptions& solver, const Task& task, const Problem&
   if (task.free_time.longest > 0) {
     SolveTimed(call, problem, guess, &out);
   } else if (task.continuation.smooth.any()) {
-    out.result = SolveSmoothed(call, problem, guess, &out.stages);
-    const SolveStatus status = out.result.status;
-    const bool over = status == SolveStatus::kDiverged || status == SolveStatus::kInterrupted;
-    if (!over && !IsEnough(task.hopping, problem, out.result)) HopOn(call, problem, &out);
-  } else if (!task.stops.empty() && !guess.state) {
-    SolveBeyondStops(call, problem, guess, &out);
+    SolveBySmoothing(call, problem, guess, &out);
   } else {
-    out.result = SolveFrom(call, problem, guess, task.constrained, &out);
+    SolveAsItIs(call, problem, guess, &out);
   }
   if (!out.timed.model) out.untouched = SayUntouched(problem, &out.result);
   return out;

@@ -40,8 +40,9 @@ TEST_F(CliSmooth, OptimizeReachesTheBlockAndRecordsBothCosts) {
       Costate({"optimize", task_, "--smooth", "distance:0.05", "--out", folder_.File("run"), "--no-plots"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_TRUE(Has(result.out, "smoothed: distance 0.05 m"));
-  EXPECT_TRUE(Has(result.out, "stage 1: none"));
-  EXPECT_TRUE(Has(result.out, "stage 2: distance 0.05 m"));
+  EXPECT_TRUE(Has(result.out, "stage 1: the task as it is"));
+  EXPECT_TRUE(Has(result.out, "stage 2: none"));
+  EXPECT_TRUE(Has(result.out, "stage 3: distance 0.05 m"));
   EXPECT_TRUE(Has(result.out, "on the true model"));
   const Record record = ReadRecord(folder_.File("run"));
   EXPECT_EQ(record.settings.at("smoothing"), "none");

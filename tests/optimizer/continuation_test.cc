@@ -1,9 +1,10 @@
 #include <costate/continuation.h>
-#include <costate/task.h>
+#include <costate/solve_task.h>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "support/engine_test.h"
 
@@ -116,6 +117,42 @@ TEST_F(ContinuationTest, InterruptedItStillEndsOnTheTrueModel) {
   EXPECT_EQ(found.result.status, SolveStatus::kInterrupted);
   EXPECT_EQ(found.stages.back().factor, 0);
   EXPECT_LE(found.result.cost, found.result.initial_cost);
+}
+
+// The smoothed way of the hopper ends twice as high as the race and the kicks of the task alone, which it has not: the
+// task as it is stands first among the stages, whatever leads it, and is what is left where nothing betters it.
+TEST_F(ContinuationTest, ATaskEndsNoWorseThanWithoutSmoothing) {
+  Task task = LoadTask(COSTATE_MODELS "/hopper/hop.xml");
+  task.continuation.stages = 1;
+  const TaskSolution without = SolveTask(task);
+  task.continuation.smooth = ParseSmooth(task.model.get(), "auto");
+  const double smoothed = SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation).result.cost;
+  ASSERT_GT(smoothed, 1.5 * without.result.cost);
+
+  std::vector<int> numbers, told;
+  const TaskSolution with =
+      SolveTask(task, {.iteration =
+                           [&](const IterationRecord& record) {
+                             numbers.push_back(record.iteration);
+                             return true;
+                           },
+                       .stage = [&](int stage, const ContinuationStage&) { told.push_back(stage); }});
+  EXPECT_LE(with.result.cost, without.result.cost) << with.result.message;
+  EXPECT_EQ(with.result.initial_cost, without.result.initial_cost);
+  ASSERT_EQ(with.stages.size(), 4u);  // as it is, plainly, smoothed, and on the true model again
+  EXPECT_EQ(with.stages[0].true_cost, without.result.cost);
+  EXPECT_EQ(with.stages[0].iterations, static_cast<int>(without.result.iterations.size()));
+  EXPECT_EQ(with.stages[1].factor, 0);
+  EXPECT_EQ(with.stages[2].factor, 1);
+  for (const ContinuationStage& stage : with.stages) EXPECT_LE(with.result.cost, stage.true_cost);
+  EXPECT_EQ(told, (std::vector<int>{0, 1, 2, 3}));
+
+  // one record for all
+  ASSERT_EQ(with.result.iterations.size(), numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    EXPECT_EQ(numbers[i], static_cast<int>(i) + 1);
+    EXPECT_EQ(with.result.iterations[i].iteration, numbers[i]);
+  }
 }
 
 TEST_F(ContinuationTest, RefusesBadOptions) {

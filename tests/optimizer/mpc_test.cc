@@ -454,6 +454,7 @@ TEST_F(Mpc, MakesTheFirstPlanAsTheTaskSays) {
 TEST_F(Mpc, MakesTheFirstPlanByWayOfSmoothContacts) {
   Task task = LoadTask(COSTATE_MODELS "/toss/bin.xml");
   task.solver.iterations = task.continuation.stage_iterations = 2;
+  task.hopping.rounds = 0;
   ASSERT_TRUE(task.continuation.smooth.any());
   const ContinuationResult solved = SolveContinuation(task.ToProblem(), task.U_guess, task.solver, task.continuation);
   const MpcResult result = RunMpc(task, {.duration = 0.04});
