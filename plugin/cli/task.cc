@@ -14,6 +14,7 @@
 #include "cli/robot_options.h"
 #include "cli/run_output.h"
 #include "core/new_file.h"
+#include "optimizer/hints.h"
 #include "optimizer/task_write.h"
 
 namespace costate::cli {
@@ -146,6 +147,9 @@ int RunTask(const TaskArguments& arguments) {
   if (arguments.check) {
     fmt::print("{}: is a task for {}: {} control intervals, {}\n", arguments.file, task.model_file, task.N,
                Asked(task));
+    const GuessTrouble trouble = FindGuessTrouble(task);
+    if (!trouble.text.empty()) PrintWarnings({trouble.text});
+    if (trouble.ends && task.sampling.iterations == 0) return kExitNo;
   } else {
     fmt::print("{}", Describe(task));
   }
@@ -176,7 +180,9 @@ void AddTaskCommand(CLI::App& app, int* exit_code) {
                       "with --import: what each of its residuals measures (XML; without it a form is shown)");
   command->add_option("-o,--output", arguments->output, "the task file to write, of a robot or with --import");
   command->add_flag("--force", arguments->force, "replace an existing file");
-  command->add_flag("--check", arguments->check, "only check the file; exit code 2 and a sentence when it is wrong");
+  command->add_flag(
+      "--check", arguments->check,
+      "only check the file; exit code 2 and a sentence when it is wrong, 1 when its guess has no cost to begin with");
   command->callback([arguments, exit_code] { *exit_code = RunTask(*arguments); });
 }
 

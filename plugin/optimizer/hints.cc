@@ -17,6 +17,7 @@
 #include "core/lap.h"
 #include "optimizer/basin_hopping.h"
 #include "optimizer/foothold.h"
+#include "optimizer/scaled_guess.h"
 #include "optimizer/stuck.h"
 #include "optimizer/take_knot.h"
 #include "rollout/knot_health.h"
@@ -99,6 +100,23 @@ double OvershootAtStart(const Task& task, int* dof) {
     return 0;  // the solver says it
   }
   return step.status == StepStatus::kOk ? Overshoot(step.A, dims.nv, dof) : 0;
+}
+
+GuessTrouble FindGuessTrouble(const Task& task) {
+  if (task.X_guess.size() > 0) return {};
+  const Problem problem = task.ToProblem();
+  Simulator simulator(problem.model, problem.context, problem.substeps, 1);
+  Trajectory motion;
+  const ScaledGuess guess = RolloutGuess(problem, task.U_guess, &simulator, &motion);
+  if (!guess.failure.empty()) return {guess.failure, true};
+  if (guess.scale < 1) return {fmt::format("{}; solvers scale it by {:g}", guess.reason, guess.scale)};
+  for (const ConstraintReport& c : CheckConstraints(task.constraints, motion, simulator.knot_time())) {
+    if (!std::isfinite(c.violation))
+      return {fmt::format("the guess has no cost: its constraint '{}' is not finite at knot {} of {} ({:.3g} s)",
+                          c.name, c.knot, task.N, c.knot * simulator.knot_time()),
+              true};
+  }
+  return {};
 }
 
 std::string WithoutClosedForm(const Coverage& coverage) {

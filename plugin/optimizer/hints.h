@@ -16,6 +16,14 @@ namespace costate {
 /// @param dof  which velocity, most of all.
 double OvershootAtStart(const Task& task, int* dof);
 
+/// What keeps the guess's controls from having a cost: they cannot be simulated, or a term, or what is constrained, is
+/// not finite, and at which knot first; "" where nothing does, and of a guess of states.
+struct GuessTrouble {
+  std::string text;
+  bool ends = false;  ///< scaled down they fare no better: no solve from them begins
+};
+GuessTrouble FindGuessTrouble(const Task& task);
+
 /// Terms that are differenced, and why: "residual: residual difference, …; …"; "" where all have a closed form.
 std::string WithoutClosedForm(const Coverage& coverage);
 

@@ -20,22 +20,19 @@ ScaledGuess RolloutGuess(const Problem& problem, ConstMatrixRef U, Simulator* si
   const VectorXd x0 = FirstStart(problem);
   const double dt = simulator->knot_time();
   ScaledGuess guess;
-  std::string reason;
-  const char* what = "the guess cannot be simulated";
   for (int i = 0; i <= kGuessScalings; ++i) {
     guess.scale = i < kGuessScalings ? std::pow(kGuessFactor, i) : 0;
     const RolloutStatus status = simulator->Rollout(x0, WithinLimits(problem, guess.scale * U), motion);
     guess.cost = RolloutCost(problem, *motion, status, dt);
     if (std::isfinite(guess.cost)) return guess;
     if (i == 0) {
-      if (status.ok()) what = "the guess has no cost";
-      reason = status.ok() ? NotFiniteText(problem, *motion, dt)
-                           : fmt::format("{} at knot {} of {} ({:.3g} s)", ToString(status.status), status.knot,
-                                         U.cols(), status.knot * dt);
+      guess.reason = status.ok() ? "the guess has no cost: " + NotFiniteText(problem, *motion, dt)
+                                 : fmt::format("the guess cannot be simulated: {} at knot {} of {} ({:.3g} s)",
+                                               ToString(status.status), status.knot, U.cols(), status.knot * dt);
     }
     if (U.isZero(0)) break;
   }
-  guess.failure = fmt::format("{}: {}; scaled down to zero it fares no better", what, reason);
+  guess.failure = guess.reason + "; scaled down to zero it fares no better";
   return guess;
 }
 

@@ -12,6 +12,7 @@ namespace costate {
 struct ScaledGuess {
   double scale = 1;     ///< the share of U that was simulated last
   double cost = 0;      ///< of that motion, infinite where it failed
+  std::string reason;   ///< why U as it is cannot be; empty where it can
   std::string failure;  ///< of U as it is, where neither it nor a share can be simulated
 };
 

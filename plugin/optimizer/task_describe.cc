@@ -7,6 +7,7 @@
 
 #include "optimizer/basin_hopping.h"
 #include "optimizer/goal_slots.h"
+#include "optimizer/line_search.h"
 #include "optimizer/task_xml.h"
 
 namespace costate {
@@ -271,6 +272,9 @@ std::string Describe(const Task& task) {
   if (!status.ok()) {
     text += fmt::format("\nThe guess cannot be rolled out: at knot {} of {} the engine reports a {}.\n", status.knot,
                         task.N, ToString(status.status));
+  } else if (!std::isfinite(total)) {
+    text += fmt::format("\nThe guess has no cost: {}.\n",
+                        NotFiniteText(task.ToProblem(), trajectory, simulator.knot_time()));
   }
   return text;
 }

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/program.h"
 #include "support/process.h"
@@ -259,6 +262,36 @@ TEST(CliTask, CheckSaysWhatIsAskedFor) {
   EXPECT_TRUE(Has(described.out, "free      2 of 2 tangent entries of the start"));
   EXPECT_TRUE(Has(described.out, "derivatives at every 3 knots, interpolated in between"));
   EXPECT_TRUE(Has(described.out, "spline    5 knots, linear"));
+}
+
+// what no solve can begin with is said, with its place: the square root of what falls below zero on the way; a constraint
+TEST(CliTask, CheckSaysWhereTheGuessHasNoCost) {
+  support::TemporaryFolder folder;
+  folder.Write("pendulum.xml", kPendulum);
+  const auto task = [&](const std::string& rest) {
+    return folder.Write("task.xml",
+                        "<task model='pendulum.xml' horizon='0.5'><start qvel='1'/><measure name='q' qpos='0'/>"
+                        "<cost ctrl='all'/>" +
+                            rest + "</task>");
+  };
+  EXPECT_EQ(Costate({"task", task("<cost name='root' value='sqrt(1 + q)'/>"), "--check"}).exit_code, 0);
+  for (const auto& [value, knot] : {std::pair{"sqrt(-q)", 1}, std::pair{"1 / max(0, -q)", 0}}) {
+    SCOPED_TRACE(value);
+    const std::string file = task("<cost name='root' value='" + std::string(value) + "'/>");
+    const support::ProcessResult checked = Costate({"task", file, "--check"});
+    const std::string said = "the guess has no cost: its cost of 'root' is not finite at knot " + std::to_string(knot);
+    EXPECT_EQ(checked.exit_code, 1) << checked.out;
+    EXPECT_TRUE(Has(checked.err, said)) << checked.err;
+    EXPECT_TRUE(Has(Costate({"task", file}).out, "T" + said.substr(1)));
+  }
+  const std::string constrained = task("<constraint name='c' value='sqrt(-q)' upper='1' when='end'/>");
+  const support::ProcessResult checked = Costate({"task", constrained, "--check"});
+  EXPECT_EQ(checked.exit_code, 1) << checked.out;
+  EXPECT_TRUE(Has(checked.err, "the guess has no cost: its constraint 'c' is not finite at knot ")) << checked.err;
+
+  // sampled controls need no guess that has one
+  const std::string sampled = task("<cost name='root' value='sqrt(-q)'/><solver start='sampling'/>");
+  EXPECT_EQ(Costate({"task", sampled, "--check"}).exit_code, 0);
 }
 
 }  // namespace costate
