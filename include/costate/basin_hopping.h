@@ -145,7 +145,8 @@ using BasinHoppingCallback = std::function<void(const BasinHoppingRound&)>;
 /// constraints' tolerance by cost, else by violation. At the end one more solve from the best at options.tolerance.
 /// Solves side by side go iteration by iteration, so that options.iterations bounds their number, of which kicks leave
 /// those of a kicked solve to the last one, and the callback, called from this thread, may stop all after each; its
-/// record is that of the best of them at the time. Kicks come from (seed, round, i), not from threads.
+/// record is that of the best of them at the time. Kicks come from (seed, round, i), not from threads. With after_solve
+/// and without when_stuck rounds that the solve has left too few iterations for have them on top.
 ///
 /// With after_solve, round 0 is one solve; where it races, the four beside it have 0.3 and 0.03
 /// options.regularization_init by either rule, and the one that leads (by cost, beyond the constraints' tolerance by

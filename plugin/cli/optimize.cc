@@ -61,8 +61,8 @@ The motion that is reported and saved is always the true model's, the best that 
 
 --hops N, or <hopping> in the task, goes on where a solve ends in the nearest of many minima, as about contacts that come and go: N rounds of
 solves side by side from the best motion with kicked controls behind the solve, more while they lead on; each round's best is told.
---iterations bounds all of them together, but for rounds that follow on top while the last one has gained more than a hundredth, for multiple
-shooting beside the first round, and for samples. By default, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
+--iterations bounds all of them together, but for what rounds that are asked for need where the solve has left less, for rounds that follow on
+top while the last one has gained more than a hundredth, for multiple shooting, and for samples. By default, where anything may touch, five solves begin side by side and after ten iterations the best goes on alone; four rounds follow
 a solve that stalls, ends infeasible or cannot leave its guess. The first of them also begins at periodic controls and at periodic places
 that motors pull their joints to, where the guess stays: gaits; round walls and frames that stand in the way; and at the controls of a
 solve without contacts, where nothing touches at the start.

@@ -544,6 +544,9 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   // of few iterations the last solve has its own, too
   const bool finish = tolerance > options_.tolerance;
   const int kept = finish ? hopping_.iterations : 0;
+  // rounds that are asked for follow whatever the solve has left for them
+  if (hopping_.after_solve && !hopping_.when_stuck)
+    further_ += std::max(0, kept + rounds_ * hopping_.iterations - Left());
   int round = 1;
   const bool moves = out_.result.status != SolveStatus::kDiverged;
   for (; round <= rounds_ && moves && Left() > kept && !interrupted_; ++round) {
@@ -593,7 +596,9 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
   }
   SolveResult& result = out_.result;
   result.message +=
-      fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);
+      round == 1 && moves && !interrupted_
+          ? "; no iterations were left for rounds of kicked controls"
+          : fmt::format("; of {} round{} of kicked controls {} led further", round - 1, round == 2 ? "" : "s", better);
   const bool limited = moves && (!all || (Left() == 0 && result.status == SolveStatus::kIterationLimit));
   const bool back = MayGoBack();
   // what ended them all stands first: the best motion's solve was one of many, with an end of its own
@@ -602,8 +607,7 @@ BasinHoppingResult BasinHopping::Hop(double tolerance) {
     result.message = fmt::format("interrupted after {} iterations; among them the best motion's own solve {}",
                                  iterations_.size(), result.message);
   } else if (limited && !back) {
-    const std::string beside =
-        further_ > 0 ? fmt::format(", {} with those of multiple shooting and samples", iterations_.size()) : "";
+    const std::string beside = further_ > 0 ? fmt::format(", {} with those on top of them", iterations_.size()) : "";
     result.status = SolveStatus::kIterationLimit;
     result.message = fmt::format("reached the limit of {} iterations{}; among them the best motion's own solve {}",
                                  options_.iterations, beside, result.message);

@@ -102,14 +102,18 @@ SolveResult Look(const TaskCall& call, const Problem& problem, const MatrixXd& U
   return Solve(problem, {{}, U}, options, {}, constrained);
 }
 
-// constraints that all solves together all but keep: multiple shooting, whose iterates need not be motions, may keep them
+// Constraints that all solves together all but keep, or about which they have used up their iterations, touching nothing:
+// multiple shooting, whose iterates need not be motions, may keep them, or lead further.
 void TryShooting(const TaskCall& call, const Problem& problem, const Guess& guess,
                  const ConstrainedOptions& constrained, SolveResult* result) {
   constexpr double kAllBut = 0.1;  // relative
   IlqrOptions options = call.solver();
-  const bool worth = result->status == SolveStatus::kInfeasible && result->violation <= kAllBut;
+  const BasinHoppingOptions& hopping = call.task.hopping;
+  const bool bound = problem.constraints && problem.constraints->size() > 0;
   const bool plain = options.type == SolverType::kIlqr && !options.second_order && !std::isfinite(options.seconds);
-  if (!worth || !plain || guess.state || !MayBeOneSolve(call.task.hopping) || call.user.IsOver()) return;
+  if (!bound || !plain || guess.state || (hopping.rounds > 0 && !hopping.after_solve) || call.user.IsOver()) return;
+  const bool limited = result->status == SolveStatus::kIterationLimit && TouchesNothing(problem, result->trajectory);
+  if (!(limited || result->status == SolveStatus::kInfeasible) || result->violation > kAllBut) return;
   options.type = SolverType::kFddp;
   std::vector<IterationRecord> records = result->iterations;
   SolveResult other;
@@ -119,14 +123,16 @@ void TryShooting(const TaskCall& call, const Problem& problem, const Guess& gues
     if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kInvalidArgument) throw;
     return;
   }
-  const bool keeps = other.status != SolveStatus::kDiverged && other.violation <= constrained.tolerance;
-  if (!keeps) {
+  const double tolerance = constrained.tolerance;
+  if (MeritOf(other, tolerance) >= MeritOf(*result, tolerance) || other.violation > tolerance) {
     result->iterations = std::move(records);
+    result->message += "; multiple shooting found no better motion";
     if (other.status == SolveStatus::kInterrupted) result->status = other.status;
     return;
   }
-  other.message += fmt::format("; by multiple shooting, after the task's solver had missed the constraints by {:.2g}",
-                               result->violation);
+  other.message += "; by multiple shooting, after the task's solver had ";
+  other.message += result->violation > tolerance ? fmt::format("missed the constraints by {:.2g}", result->violation)
+                                                 : fmt::format("ended at cost {:.6g}", result->cost);
   other.initial_cost = result->initial_cost;
   other.iterations = std::move(records);
   other.state = {.U = other.trajectory.U};

@@ -254,6 +254,23 @@ TEST_F(BasinHopping, FollowsASolveThatStalls) {
   EXPECT_NEAR(timed.result.cost, 50, 0.1) << timed.result.message;
 }
 
+// rounds that are asked for are made where the solve uses up its iterations; the default's need some that are left
+TEST_F(BasinHopping, RoundsThatAreAskedForFollowASolveAtItsLimit) {
+  Task task = WellTask("<hopping rounds='3' size='0.5'/>");
+  task.solver.iterations = 2;
+  const TaskSolution asked = SolveTask(task);
+  EXPECT_EQ(asked.rounds.front().iterations, 2);
+  EXPECT_NE(asked.result.message.find("of 3 rounds of kicked controls"), std::string::npos) << asked.result.message;
+  EXPECT_LT(asked.result.cost, asked.rounds.front().cost);
+
+  const std::string kink = "<cost name='kink' value='1 + abs(x*x - 1)' weight='0' terminal='100'/>";
+  Task stalls = WellTask(kink);
+  stalls.solver.iterations = SolveTask(stalls).rounds.front().iterations + 5;  // fewer than the last solve keeps
+  const SolveResult stalled = SolveTask(stalls).result;
+  EXPECT_NE(stalled.message.find("no iterations were left for rounds of kicked controls"), std::string::npos)
+      << stalled.message;
+}
+
 // where the end costs nothing, and the way little of what staying would, neither rounds nor a race follow a stall
 TEST_F(BasinHopping, AMotionThatIsThereIsEnough) {
   const support::TemporaryFolder folder;

@@ -560,5 +560,34 @@ TEST_F(Constrained, StateConstraintHasTheSlopeOfItsDifferences) {
   }
 }
 
+// a cart-pole that swings up within 0.8 m of rail: iLQR crawls along controls at their limits, and its iterations end;
+// multiple shooting from the guess follows, on top of them
+TEST_F(Constrained, WhereIterationsEndShootingFollows) {
+  const support::TemporaryFolder folder;
+  folder.Write("cart.xml", R"(<mujoco><option timestep="0.01" integrator="RK4"/>
+    <default><geom contype="0" conaffinity="0"/></default><worldbody><body pos="0 0 1">
+    <joint name="slider" type="slide" axis="1 0 0" damping="5e-4"/><geom type="box" size="0.2 0.15 0.1" mass="1"/>
+    <body><joint name="hinge" axis="0 1 0" damping="2e-6"/>
+      <geom type="capsule" fromto="0 0 0 0 0 1" size="0.045" mass=".1"/></body></body></worldbody>
+    <actuator><motor joint="slider" gear="10" ctrlrange="-1 1"/></actuator></mujoco>)");
+  const Task task =
+      LoadTask(folder.Write("task.xml",
+                            "<task model='cart.xml' horizon='3' controlstep='3'><start qpos='0 3.14159'/>"
+                            "<cost qpos='all' weight='0.1' terminal='100'/><cost qvel='all' weight='0' terminal='10'/>"
+                            "<cost ctrl='all' weight='0.001'/><limit joint='slider' lower='-0.8' upper='0.8'/><solver "
+                            "iterations='200'/></task>"));
+  const SolveResult alone = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
+  ASSERT_EQ(alone.status, SolveStatus::kIterationLimit) << alone.message;
+  const SolveResult found = SolveTask(task).result;
+  EXPECT_LE(found.violation, task.constrained.tolerance) << found.message;
+  EXPECT_LT(found.cost, 0.534);
+  EXPECT_NE(found.message.find("by multiple shooting, after the task's solver had "), std::string::npos)
+      << found.message;
+  EXPECT_EQ(found.initial_cost, alone.initial_cost);
+  ASSERT_GT(found.iterations.size(), alone.iterations.size());
+  for (std::size_t i = 0; i < found.iterations.size(); ++i)
+    EXPECT_EQ(found.iterations[i].iteration, static_cast<int>(i) + 1);
+}
+
 }  // namespace
 }  // namespace costate
