@@ -62,7 +62,7 @@ struct BasinHoppingOptions {
   /// linear-quadratic problems side by side would take more than 128 MiB.
   bool smooth = true;
   /// With after_solve, where terms of a tenth of the cost or more have no slope by any control: the first round has up
-  /// to four solves more, which lead the robot's last links to the body that those terms hang on and then go on by the
+  /// to five solves more, which lead the robot's last links to the body that those terms hang on and then go on by the
   /// cost itself; but from a free start, and where their linear-quadratic problems would take more than 128 MiB.
   bool touch = true;
   /// With after_solve, where the best motion touches something fixed that nothing touches at the start (but planes and

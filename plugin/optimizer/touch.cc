@@ -9,6 +9,7 @@
 #include "core/driven.h"
 #include "core/engine_guard.h"
 #include "core/posture.h"
+#include "optimizer/detour.h"
 #include "optimizer/go_on.h"
 #include "optimizer/norm.h"
 #include "optimizer/untouched.h"
@@ -21,8 +22,8 @@ constexpr double kNoSlope = 1e-9;  // of a dof, in terms of the largest
 constexpr std::size_t kMostLinks = 12;
 
 // in terms of the object's size: by how much the hand presses, where its pull begins to fall, and how far behind the
-// object's centre one that pushes is led
-constexpr double kPress = 0.2, kSoft = 0.3, kBehind = 1.2;
+// object's centre one that pushes is led, and one that may pass through things on its way there
+constexpr double kPress = 0.2, kSoft = 0.3, kBehind = 1.2, kFarBehind = 2.4;
 
 constexpr double kReach = 0.5, kSqueeze = 1, kPush = 0.1;  // κ_r, κ_s of a hand, of one link
 constexpr double kKeep = 0.1;                              // of κ_r, while a hand closes that is held there
@@ -84,6 +85,17 @@ Touch FindTouch(const mjModel* m, mjData* d, int tree, const std::vector<char>& 
   for (const Nearest& link : links) touch.hand.push_back(link.link);
   if (!links.empty()) touch.object = links.front().object;
   return touch;
+}
+
+// all of the links that these are of
+std::vector<int> GeomsOfLinks(const mjModel* m, const std::vector<int>& some) {
+  std::vector<int> all;
+  for (int g = 0; g < m->ngeom; ++g) {
+    const int link = m->body_weldid[m->geom_bodyid[g]];
+    if (std::ranges::any_of(some, [&](int other) { return m->body_weldid[m->geom_bodyid[other]] == link; }))
+      all.push_back(g);
+  }
+  return all;
 }
 
 Norm PullNorm(double size) { return {NormType::kSmoothAbs, kSoft * size}; }
@@ -203,8 +215,13 @@ std::vector<TouchPlan> PlanTouches(const Problem& problem, const Trajectory& mot
     JacobianRows J(3, m->nv);
     GeomJacobian(m, d, touch.object, &J);
     const Vec3 slope = J * untouched.slope.head(m->nv);
+    const std::vector<int> links = GeomsOfLinks(m, touch.hand);
     touch.hand.resize(1);
-    if (!slope.isZero(0)) plans.push_back({touch, {kBehind * size * slope.normalized()}, kPush, 0});
+    if (!slope.isZero(0)) {
+      const Vec3 behind = size * slope.normalized();
+      plans.push_back({touch, {kBehind * behind}, kPush, 0});
+      plans.push_back({touch, {kFarBehind * behind}, kPush, 0, links});
+    }
     return plans;
   }
   return {};
@@ -215,6 +232,7 @@ SolveResult SolveTouching(const Problem& problem, const TouchPlan& plan, const T
                           const IterationCallback& callback) {
   IlqrOptions options = given;
   MatrixXd U = motion.U;
+  const ModelPtr passing = plan.passing.empty() ? nullptr : WithoutObstacles(problem.model, plan.passing);
   int iterations = 0;
   GoOn go_on(callback);
   for (std::size_t i = 0; i <= plan.places.size(); ++i) {
@@ -225,6 +243,7 @@ SolveResult SolveTouching(const Problem& problem, const TouchPlan& plan, const T
     const TouchCost cost(problem, plan.touch, weights, motion);
     Problem led = problem;
     led.cost = &cost;
+    if (passing && !closes) led.model = passing.get();
     options.iterations = std::min(kIterations, given.iterations - iterations - 1);
     if (go_on.over() || options.iterations < 1) break;
     const SolveResult there = Solve(led, {{}, U}, options, SayBeside("led to contact", &go_on), constrained);

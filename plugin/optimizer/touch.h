@@ -54,9 +54,10 @@ class TouchCost final : public AddedCost {
 /// One way there: places that the hand is led to one after the other, then it closes.
 struct TouchPlan {
   Touch touch;
-  std::vector<Vec3> places;  ///< as TouchWeights::place; at the last one it closes
-  double squeeze = 0;        ///< while it closes: κ_s
-  double keep = 0;           ///< … and that part of κ_r
+  std::vector<Vec3> places;    ///< as TouchWeights::place; at the last one it closes
+  double squeeze = 0;          ///< while it closes: κ_s
+  double keep = 0;             ///< … and that part of κ_r
+  std::vector<int> passing{};  ///< geoms that pass through all things while the hand is led to its places
 };
 
 /// Ways to the first of the bodies that untouched terms of the motion's cost hang on (untouched.h): none where it has

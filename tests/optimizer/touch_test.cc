@@ -99,7 +99,7 @@ TEST_F(TouchTest, SlopesAreThoseOfDifferences) {
 TEST_F(TouchTest, TheHandIsTheLastLinksThatMayTouchWhatCosts) {
   const Task task = TaskOf(kGripper, kLift);
   const std::vector<TouchPlan> plans = PlanTouches(task.ToProblem(), AtRest(task));
-  ASSERT_EQ(plans.size(), 4u);
+  ASSERT_EQ(plans.size(), 5u);
   std::vector<std::string> hand = Names(task.model.get(), plans[0].touch.hand);
   std::sort(hand.begin(), hand.end());
   EXPECT_EQ(hand, (std::vector<std::string>{"left", "right"}));
@@ -108,6 +108,9 @@ TEST_F(TouchTest, TheHandIsTheLastLinksThatMayTouchWhatCosts) {
   EXPECT_GT(plans[2].places[0].z(), 0.03);
   EXPECT_EQ(plans[3].touch.hand.size(), 1u);
   EXPECT_LT(plans[3].places[0].z(), 0);  // behind what shall go up
+  EXPECT_LT(plans[4].places[0].z(), plans[3].places[0].z());
+  EXPECT_TRUE(plans[3].passing.empty());
+  EXPECT_EQ(Names(task.model.get(), plans[4].passing), (std::vector<std::string>{"left", "right"}));
 
   // fingers that pass through the ball: the palm is the last link that may touch it
   std::string masked = kGripper;
@@ -131,7 +134,51 @@ TEST_F(TouchTest, NothingIsLedWhereControlsChangeWhatCosts) {
   // without gravity there is no above
   const Task flat =
       TaskOf(kFingerAndPuck, "<cost qpos='puck' target='0.2' terminal='100'/><cost ctrl='all' weight='0.01'/>");
-  EXPECT_EQ(PlanTouches(flat.ToProblem(), AtRest(flat)).size(), 3u);
+  EXPECT_EQ(PlanTouches(flat.ToProblem(), AtRest(flat)).size(), 4u);
+}
+
+// gymnasium's pusher: an arm that hangs beside a table, and a puck on it
+constexpr char kPusher[] = R"(<mujoco model="pusher"><option timestep="0.01" gravity="0 0 0" iterations="20"/>
+  <default><joint armature="0.04" damping="1" limited="true"/>
+    <geom type="capsule" density="300" margin="0.002" condim="1" contype="0" conaffinity="0"/></default>
+  <worldbody><geom name="table" type="plane" pos="0 .5 -.325" size="1 1 .1" contype="1" conaffinity="1"/>
+    <body pos="0 -.6 0"><geom fromto="0 0 -.4 0 0 .2" size=".1"/><joint axis="0 0 1" range="-131 98" name="pan"/>
+    <body pos=".1 0 0"><geom fromto="0 -.1 0 0 .1 0" size=".1"/><joint axis="0 1 0" range="-30 80" name="lift"/>
+    <body><geom fromto="-.1 0 0 .1 0 0" size=".02"/><joint axis="1 0 0" range="-86 97" damping=".1" name="roll"/>
+    <body><geom fromto="0 0 0 .4 0 0" size=".06"/>
+    <body pos=".4 0 0"><geom fromto="0 -.02 0 0 .02 0" size=".06"/>
+      <joint axis="0 1 0" range="-133 0" damping=".1" name="elbow"/>
+    <body><geom fromto="-.1 0 0 .1 0 0" size=".02"/><joint axis="1 0 0" range="-86 86" damping=".1" name="forearm"/>
+    <body><geom fromto="0 0 0 .291 0 0" size=".05"/>
+    <body pos=".321 0 0"><geom fromto="0 -.02 0 0 .02 0" size=".01"/>
+      <joint axis="0 1 0" range="-63 0" damping=".1" name="flex"/>
+    <body><joint axis="1 0 0" range="-86 86" damping=".1" name="wrist"/>
+      <geom fromto="0 -.1 0 0 .1 0" size=".02" contype="1" conaffinity="1"/>
+      <geom fromto="0 -.1 0 .1 -.1 0" size=".02" contype="1" conaffinity="1"/>
+      <geom fromto="0 .1 0 .1 .1 0" size=".02" contype="1" conaffinity="1"/></body>
+    </body></body></body></body></body></body></body></body>
+    <body name="puck" pos=".45 -.05 -.275"><geom type="cylinder" size=".05 .05" density=".01" contype="1"/>
+      <joint type="slide" axis="0 1 0" range="-10 10" damping=".5"/>
+      <joint type="slide" axis="1 0 0" range="-10 10" damping=".5"/></body></worldbody>
+  <actuator><motor joint="pan" ctrlrange="-2 2"/><motor joint="lift" ctrlrange="-2 2"/>
+    <motor joint="roll" ctrlrange="-2 2"/><motor joint="elbow" ctrlrange="-2 2"/>
+    <motor joint="forearm" ctrlrange="-2 2"/><motor joint="flex" ctrlrange="-2 2"/>
+    <motor joint="wrist" ctrlrange="-2 2"/></actuator></mujoco>)";
+
+// a hand that touches things on its way stops short of the puck, or on the wrong side: one that passes through them
+// comes behind it, and pushes
+TEST_F(TouchTest, AHandComesBehindAPuckOnATable) {
+  const support::TemporaryFolder folder;
+  folder.Write("pusher.xml", kPusher);
+  const Task task = LoadTask(folder.Write(
+      "task.xml",
+      "<task model='pusher.xml' horizon='2'><cost body='puck' quantity='pos' index='0 1' target='0.55 0.2' "
+      "weight='1.25' terminal='125'/><cost qvel='all' weight='0.001' terminal='1'/><cost ctrl='all' weight='0.005'/>"
+      "<hopping rounds='1' from='stall'/></task>"));
+  const TaskSolution found = SolveTask(task);
+  ASSERT_GE(found.rounds.size(), 2u);
+  EXPECT_TRUE(found.rounds[1].origin == RoundOrigin::kTouching && found.rounds[1].better);
+  EXPECT_LT(found.result.cost, 0.85 * found.result.initial_cost) << found.result.message;
 }
 
 TEST_F(TouchTest, ABallIsGraspedAndLifted) {
