@@ -46,6 +46,10 @@ constexpr double kLevel = 1e-6, kNews = 1e-4;
 
 constexpr double kRivalFactor = 2;  // of the second regularization, by steps: chosen on 19 tasks and three guesses
 
+// it is tried in so many iterations, and in those behind one that took this part off the cost
+constexpr std::size_t kRivalIterations = 20;
+constexpr double kRivalGain = 1e-4;
+
 IlqrOptions RivalOptions(const IlqrOptions& options) {
   IlqrOptions rival = options;
   rival.regularization_rule = RegularizationRule::kStep;
@@ -98,6 +102,7 @@ class IlqrSolver::Impl {
   void Search(IterationRecord* record);
   bool TryWithout(const StepOrigin& from, IterationRecord* record);
   bool HasRival() const { return options_.regularization_rule == RegularizationRule::kBoth && cold_ && !solve_lq_; }
+  bool TriesRival() const;
   void TryRival(const StepOrigin& from, IterationRecord* record);
   void TryAtLimits(IterationRecord* record);
   bool HoldLimits();
@@ -128,6 +133,7 @@ class IlqrSolver::Impl {
   int saddles_ = 0;            // that were left
   double seen_ = 0;            // the cost where a saddle was looked for last
   bool in_vain_ = false;       // the last search found nothing
+  bool creeps_ = false;        // it found little
   bool holds_limits_ = false;  // steps are tried that hold forces at their limits
   bool ended_ = false, stopped_ = false;
   Clock::time_point deadline_, lap_;
@@ -161,7 +167,7 @@ void IlqrSolver::Impl::Begin() {
   result_.policy.K.resize(problem_.N);
   flat_ = level_ = slow_ = saddles_ = 0;
   seen_ = kInf;
-  expanded_ = in_vain_ = ended_ = stopped_ = holds_limits_ = false;
+  expanded_ = in_vain_ = creeps_ = ended_ = stopped_ = holds_limits_ = false;
 }
 
 const SolveResult& IlqrSolver::Impl::Solve(ConstMatrixRef U, const IterationCallback& callback) {
@@ -318,9 +324,14 @@ bool IlqrSolver::Impl::Backward(double mu, IterationRecord* record) {
   return riccati_.ok;
 }
 
+// where a solve creeps, both get it to the same end, one in half the time; that it is one, both have to say
+bool IlqrSolver::Impl::TriesRival() const {
+  return HasRival() && (result_.iterations.size() < kRivalIterations || !creeps_ || flat_ > 0);
+}
+
 // the model's solutions with both regularizations, side by side; is there that with the first?
 bool IlqrSolver::Impl::BackwardBoth(IterationRecord* record) {
-  if (!HasRival()) return Backward(regularization_.value(), record);
+  if (!TriesRival()) return Backward(regularization_.value(), record);
   Clock::time_point start = Clock::now();
   const auto job = [&](int i, int) {
     const double mu = i == 0 ? regularization_.value() : rival_.value();
@@ -423,7 +434,7 @@ bool IlqrSolver::Impl::LeaveSaddle(IterationRecord* record) {
   regularization_ = Regularization(options_);
   rival_ = Regularization(RivalOptions(options_));
   flat_ = level_ = slow_ = 0;
-  expanded_ = in_vain_ = false;
+  expanded_ = in_vain_ = creeps_ = false;
   ++saddles_;
   record->step = step.found.alpha;
   record->curvature = curvature;
@@ -450,7 +461,7 @@ void IlqrSolver::Impl::Search(IterationRecord* record) {
   if (own_.found.alpha > 0 && own_.mu != mu) regularization_.Set(own_.mu);
   if (HasRival()) {
     record->regularization_by_step = rival_.value();
-    if (!without) TryRival(from, record);
+    if (!without && TriesRival()) TryRival(from, record);
   }
 
   if (holds_limits_) TryAtLimits(record);
@@ -526,7 +537,7 @@ bool IlqrSolver::Impl::HoldLimits() {
   regularization_ = Regularization(options_);
   rival_ = Regularization(RivalOptions(options_));
   flat_ = level_ = slow_ = 0;
-  in_vain_ = false;
+  in_vain_ = creeps_ = false;
   return true;
 }
 
@@ -537,6 +548,7 @@ void IlqrSolver::Impl::Judge(const IterationRecord& record) {
   flat_ = decrease <= options_.tolerance * size ? flat_ + 1 : 0;
   const bool slow = options_.stall_tolerance > options_.tolerance && decrease <= options_.stall_tolerance * size;
   slow_ = slow ? slow_ + 1 : 0;
+  creeps_ = decrease <= kRivalGain * size;
   level_ = decrease <= std::max(options_.tolerance, kLevel) * size ? level_ + 1 : 0;
   if (in_vain_) {
     if (flat_ < kStalledIterations && regularization_.Grow()) return;

@@ -352,6 +352,24 @@ TEST_F(Ilqr, TakesTheBetterStepOfBothRules) {
   EXPECT_GE(too_short, 1);
 }
 
+// behind the first iterations the second rule is left where it is while each takes less than 1e-4 off the cost
+TEST_F(Ilqr, CreepsByOneRule) {
+  const Case c = KeyCase("hopper", "stand", "crouch", 0.3, 2, {.q_end = 30, .v_end = 0.3});
+  const SolveResult result = SolveIlqr(c.problem, c.U, {.iterations = 60, .tolerance = 0, .gradient_tolerance = 0});
+  int creeping = 0, others = 0;
+  for (std::size_t i = 1; i + 1 < result.iterations.size(); ++i) {
+    const IterationRecord &before = result.iterations[i - 1], &at = result.iterations[i];
+    const double gain = -before.actual_change / std::abs(before.cost);
+    const bool left = i >= 20 && gain > 0 && gain <= 1e-4, moves = at.step > 0;
+    const double next = result.iterations[i + 1].regularization_by_step;
+    if (left) EXPECT_EQ(next, at.regularization_by_step) << at.iteration;
+    creeping += left;
+    others += !left && moves && next != at.regularization_by_step;
+  }
+  EXPECT_GE(creeping, 5);
+  EXPECT_GE(others, 5);
+}
+
 // only steps that reduce the cost are accepted, and the records add up
 TEST_F(Ilqr, CostFallsMonotonicallyAndTheRecordsAddUp) {
   const Case c = PendulumCase();
