@@ -51,6 +51,7 @@ bool BoundsAhead::FindSides(const Motion& d) {
 void BoundsAhead::Assemble(const LqProblem& model) {
   lq_.knots.resize(model.knots.size());
   lq_.unit = model.unit;
+  lq_.start = model.start;
   for (std::size_t t = 0; t < knots_.size(); ++t) {
     const CostExpansion& base = knots_[t].base;
     const bool last = t + 1 == knots_.size();
@@ -92,6 +93,7 @@ void BoundsAhead::Assemble(const LqProblem& model) {
 // the policy's whole step in the linear model
 void BoundsAhead::Follow(const LqProblem& model, const RiccatiResult& riccati, Motion* d) const {
   d->dx.setZero(model.lx.size(), static_cast<Eigen::Index>(knots_.size()));
+  if (riccati.dx0.size() > 0) d->dx.col(0) = riccati.dx0;
   d->du.resize(riccati.k.rows(), riccati.k.cols());
   for (Eigen::Index t = 0; t < d->du.cols(); ++t) {
     const LqKnot& knot = model.knots[static_cast<std::size_t>(t)];
@@ -114,6 +116,7 @@ double BoundsAhead::Linear(const Motion& d) const {
 // dᵀ (their Hessian, regularized) e
 double BoundsAhead::Quadratic(const LqProblem& model, double mu, const Motion& d, const Motion& e) const {
   double sum = 0;
+  for (const int entry : model.start.entries) sum += mu * d.dx(entry, 0) * e.dx(entry, 0);
   for (std::size_t t = 0; t < knots_.size(); ++t) {
     const CostExpansion& base = knots_[t].base;
     const auto column = static_cast<Eigen::Index>(t);
@@ -154,7 +157,7 @@ double BoundsAhead::Slope(double step) const {
 }
 
 bool BoundsAhead::Solve(const LqProblem& model, double mu, RiccatiResult* riccati) {
-  if (!model.start.entries.empty()) return false;
+  if (model.start.l0.size() > 0) return false;
   const RiccatiOptions options{.regularization = mu, .values = false};
   Motion d, next, e;
   d.dx.setZero(model.lx.size(), static_cast<Eigen::Index>(knots_.size()));
@@ -194,6 +197,7 @@ bool BoundsAhead::Solve(const LqProblem& model, double mu, RiccatiResult* riccat
   }
 
   // a policy that leads to d
+  if (riccati->dx0.size() > 0) riccati->dx0 = d.dx.col(0);
   for (Eigen::Index t = 0; t < d.du.cols(); ++t)
     riccati->k.col(t) = d.du.col(t) - riccati->K[static_cast<std::size_t>(t)] * d.dx.col(t);
   Measure(none, d);

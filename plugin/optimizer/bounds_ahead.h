@@ -23,7 +23,8 @@ class BoundsAhead {
   /// @param model    about the motion: A, B and the bounds of du are taken from it.
   /// @param mu       regularization of du in the model's units.
   /// @param riccati  receives its policy and promise.
-  /// @return         false where the start may move, nothing is found, or the model's own step passes and leaves none.
+  /// @return         false where the terminal cost reads a start that may move, nothing is found, or the model's own step
+  ///                 passes and leaves none.
   bool Solve(const LqProblem& model, double mu, RiccatiResult* riccati);
 
  private:

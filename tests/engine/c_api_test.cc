@@ -760,7 +760,8 @@ TEST(CTask, IsSolvedAsTheCommandLineWould) {
       EXPECT_TRUE(support::BitwiseEqual(K.middleRows(t, 1), expected.policy.K[static_cast<std::size_t>(t)]));
     EXPECT_EQ(result.cost, expected.cost);
     EXPECT_EQ(result.status, COSTATE_ITERATION_LIMIT);
-    EXPECT_EQ(result.iterations, 20);
+    EXPECT_EQ(result.iterations, static_cast<int>(expected.iterations.size()));
+    if (hops == 0) EXPECT_EQ(result.iterations, 20);  // kicks that are asked for have theirs on top
     EXPECT_LT(result.cost, result.initial_cost);
     EXPECT_EQ(result.timestep, own.model->opt.timestep);
   }

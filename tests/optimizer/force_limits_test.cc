@@ -144,7 +144,7 @@ constexpr char kArm[] = R"(<mujoco>
 TEST_F(ForceLimitsOf, ASolveGoesOnWhereForcesAreAtTheirLimits) {
   const support::TemporaryFolder folder;
   const std::string path = folder.Write("arm.xml", kArm);
-  Task task = MakeReachTask(path, {.goals = {"site:tip=0.3,_,0.5"}, .time = 0.6});
+  Task task = MakeReachTask(path, {.goals = {"site:tip=0.3,_,0.5"}, .time = 0.55});
   task.solver.threads = 1;
   const Problem problem = task.ToProblem();
   Guess guess = task.ToGuess();
