@@ -88,9 +88,9 @@ TEST_F(BasinHopping, FindsTheDeeperWell) {
   }
 }
 
-// a boat with two screws, whose heading at the start may vary, turns into its berth beside a buoy: penalties all but reach
-// it, shooting does
-TEST_F(BasinHopping, ConstraintsThatAreAllButKeptAreShotAt) {
+// a boat with two screws, whose heading at the start may vary, turns into its berth beside a buoy: penalties alone all but
+// reach it, steps that know of the screws' limits ahead do
+TEST_F(BasinHopping, ABoatComesIntoItsBerth) {
   const support::TemporaryFolder folder;
   folder.Write("boat.xml", R"(<mujoco><option timestep="0.01" density="1000" viscosity="0.001" gravity="0 0 0"
       integrator="implicitfast"/><worldbody><body name="hull"><joint name="x" type="slide" axis="1 0 0"/>
@@ -114,8 +114,7 @@ TEST_F(BasinHopping, ConstraintsThatAreAllButKeptAreShotAt) {
   EXPECT_EQ(found.status, SolveStatus::kConverged) << found.message;
   EXPECT_LE(found.violation, 1e-6);
   EXPECT_LT(found.cost, 0.5);
-  EXPECT_NE(found.message.find("by multiple shooting, after the task's solver had missed"), std::string::npos)
-      << found.message;
+  EXPECT_EQ(found.message.find("multiple shooting"), std::string::npos) << found.message;
   for (std::size_t i = 1; i < found.iterations.size(); i++)
     EXPECT_EQ(found.iterations[i].iteration, found.iterations[i - 1].iteration + 1);
 }

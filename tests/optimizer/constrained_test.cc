@@ -565,9 +565,8 @@ TEST_F(Constrained, StateConstraintHasTheSlopeOfItsDifferences) {
   }
 }
 
-// a cart-pole that swings up within 0.8 m of rail: iLQR crawls along controls at their limits, and its iterations end;
-// multiple shooting from the guess follows, on top of them
-TEST_F(Constrained, WhereIterationsEndShootingFollows) {
+// a pole that is swung up by a cart between stops: bang-bang controls, along which penalties crawl
+Task CartOnRail(const std::string& horizon, const std::string& rail, const std::string& more) {
   const support::TemporaryFolder folder;
   folder.Write("cart.xml", R"(<mujoco><option timestep="0.01" integrator="RK4"/>
     <default><geom contype="0" conaffinity="0"/></default><worldbody><body pos="0 0 1">
@@ -575,12 +574,18 @@ TEST_F(Constrained, WhereIterationsEndShootingFollows) {
     <body><joint name="hinge" axis="0 1 0" damping="2e-6"/>
       <geom type="capsule" fromto="0 0 0 0 0 1" size="0.045" mass=".1"/></body></body></worldbody>
     <actuator><motor joint="slider" gear="10" ctrlrange="-1 1"/></actuator></mujoco>)");
-  const Task task =
-      LoadTask(folder.Write("task.xml",
-                            "<task model='cart.xml' horizon='3' controlstep='3'><start qpos='0 3.14159'/>"
-                            "<cost qpos='all' weight='0.1' terminal='100'/><cost qvel='all' weight='0' terminal='10'/>"
-                            "<cost ctrl='all' weight='0.001'/><limit joint='slider' lower='-0.8' upper='0.8'/><solver "
-                            "iterations='200'/></task>"));
+  return LoadTask(folder.Write(
+      "task.xml", "<task model='cart.xml' horizon='" + horizon +
+                      "' controlstep='3'><start qpos='0 3.14159'/><cost qpos='all' weight='0.1' terminal='100'/>"
+                      "<cost qvel='all' weight='0' terminal='10'/><cost ctrl='all' weight='0.001'/>"
+                      "<limit joint='slider' lower='-" +
+                      rail + "' upper='" + rail + "'/>" + more + "</task>"));
+}
+
+// a cart-pole that swings up within 0.8 m of rail: iLQR crawls along controls at their limits, and its iterations end;
+// multiple shooting from the guess follows, on top of them
+TEST_F(Constrained, WhereIterationsEndShootingFollows) {
+  const Task task = CartOnRail("3", "0.8", "<solver iterations='200'/>");
   const SolveResult alone = Solve(task.ToProblem(), task.ToGuess(), task.solver, {}, task.constrained);
   ASSERT_EQ(alone.status, SolveStatus::kIterationLimit) << alone.message;
   const SolveResult found = SolveTask(task).result;
@@ -592,6 +597,16 @@ TEST_F(Constrained, WhereIterationsEndShootingFollows) {
   ASSERT_GT(found.iterations.size(), alone.iterations.size());
   for (std::size_t i = 0; i < found.iterations.size(); ++i)
     EXPECT_EQ(found.iterations[i].iteration, static_cast<int>(i) + 1);
+}
+
+TEST_F(Constrained, WhatIsAllButKeptIsShotAt) {
+  const SolveResult found =
+      SolveTask(CartOnRail("2.5", "0.75", "<constraint qvel='all' equals='0' when='end'/>")).result;
+  EXPECT_EQ(found.status, SolveStatus::kConverged) << found.message;
+  EXPECT_LE(found.violation, 1e-6);
+  EXPECT_LT(found.cost, 0.54);
+  EXPECT_NE(found.message.find("by multiple shooting, after the task's solver had missed"), std::string::npos)
+      << found.message;
 }
 
 }  // namespace
