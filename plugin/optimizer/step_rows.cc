@@ -71,11 +71,10 @@ void FindIntegratedRows(int nv, double h, LqKnot* knot) {
   knot->integrated.setConstant(nv, h);
   Compare(nv, n, n, true, h, knot->A.data(), knot->integrated.data());
   Compare(nv, n, static_cast<int>(knot->B.cols()), false, h, knot->B.data(), knot->integrated.data());
-  if ((knot->integrated.array() == 0).all()) knot->integrated.resize(0);
 }
 
 StepRows::StepRows(const LqKnot& knot, StepRowsScratch* s)
-    : knot_(knot), s_(s), nv_(static_cast<int>(knot.integrated.size())) {
+    : knot_(knot), s_(s), nv_((knot.integrated.array() == 0).all() ? 0 : static_cast<int>(knot.integrated.size())) {
   if (nv_ == 0) return;
   s->own.clear();
   for (int i = 0; i < nv_; ++i) {

@@ -36,7 +36,8 @@ inline void TakeKnot(int t, const Simulator& of, StepDerivative* derivative, Cos
   std::swap(knot.lxx, expansion->lxx);
   std::swap(knot.lux, expansion->lux);
   std::swap(knot.luu, expansion->luu);
-  FindIntegratedRows(of.dims().nv, of.substeps() == 1 ? of.model()->opt.timestep : 0, &knot);
+  const bool once = of.substeps() == 1 && of.model()->opt.integrator != mjINT_RK4;
+  FindIntegratedRows(of.dims().nv, once ? of.model()->opt.timestep : 0, &knot);
 }
 
 /// By swap, too.
