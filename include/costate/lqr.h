@@ -56,7 +56,7 @@ struct BoxQpScratch {
   std::vector<double> packed;
 };
 
-/// Memory of the rows of [A B] that are not integrated; see plugin/optimizer/step_rows.h.
+/// Memory of what is left of [A B] without integrated rows; see plugin/optimizer/step_rows.h.
 struct StepRowsScratch {
   std::vector<int> own;  ///< rows of positions that are not
   MatrixXd A, B, LV, LVL;
@@ -103,12 +103,11 @@ struct RiccatiResult {
 /// length where that has no curvature. Then k is the feed-forward that belongs to this dx0, du = k + K dx.
 ///
 /// `out` is reused: no matrix is allocated when its sizes fit. Its previous content has no influence.
-/// @throws Error{kInvalidArgument} without knots, for rows integrated of more than half of dx, for entries of the start that are none of dx, and for bounds that
-///         exclude each other or are no numbers, with the knot; Error{kDimensionMismatch} for a part of another size,
-///         with its name and both sizes.
+/// @throws Error{kInvalidArgument} without knots, for entries of the start that are none of dx, and for bounds that
+///         exclude each other or are no numbers, with the knot; Error{kDimensionMismatch} for a part of another size
+///         (`integrated`: of more than half of dx), with its name and both sizes.
 /// Cost: about 3 ndx³ + 6 ndx² nu floating-point operations a knot, half as many where half of the rows of [A B] are
-/// integrated; where the terminal cost reads dx_0 in m free
-/// entries, 2 m ndx (ndx + nu) beside them.
+/// integrated; where the terminal cost reads dx_0 in m free entries, 2 m ndx (ndx + nu) beside them.
 /// Source: plugin/optimizer/README.md, "iLQR", "A free start"; Tassa, Mansard & Todorov 2014.
 void SolveRiccati(const LqProblem& problem, const RiccatiOptions& options, RiccatiResult* out);
 

@@ -206,7 +206,7 @@ const SolveResult& IlqrSolver::Impl::Resolve(const Trajectory& reference, const 
 void IlqrSolver::Impl::CompleteSensors() {
   simulator_.SkipUnselectedSensors(false);
   simulator_.Rollout(result_.trajectory.X.col(0), result_.trajectory.U, &candidate_);
-  if (candidate_.X == result_.trajectory.X) std::swap(result_.trajectory.S, candidate_.S);
+  std::swap(result_.trajectory.S, candidate_.S);
 }
 
 bool IlqrSolver::Impl::StartFrom(ConstMatrixRef U) {

@@ -13,17 +13,16 @@ namespace {
 // in which a row may differ from what its velocity's gives
 constexpr double kRoundings = 8 * std::numeric_limits<double>::epsilon();
 
-inline bool IsSame(double a, double b) { return std::abs(a - b) <= kRoundings * std::abs(b); }
+__attribute__((always_inline)) inline bool IsSame(double a, double b) {
+  return std::abs(a - b) <= kRoundings * std::abs(b);
+}
 
 // weight ← 0 in rows that are not h times the row nv below; `one`: of those of A, on whose diagonal there is 1 more
 COSTATE_SIMD void Compare(int nv, int n, int cols, bool one, double h, const double* M, double* weight) {
   for (int c = 0; c < cols; c++, M += n) {
     const bool diagonal = one && c < nv;
     const double before = diagonal ? weight[c] : 0;
-    for (int i = 0; i < nv; i++) {
-      const double given = h * M[nv + i];
-      weight[i] = std::abs(M[i] - given) <= kRoundings * std::abs(given) ? weight[i] : 0;
-    }
+    for (int i = 0; i < nv; i++) weight[i] = IsSame(M[i], h * M[nv + i]) ? weight[i] : 0;
     if (diagonal) weight[c] = IsSame(M[c], 1 + h * M[nv + c]) ? before : 0;
   }
 }
