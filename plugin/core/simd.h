@@ -20,7 +20,18 @@
   type name parameters { return of_lanes<2> arguments; }
 #endif
 
+// before a loop over what registers hold: GCC keeps an array in memory whose loops it unrolls late
+#define COSTATE_UNROLL _Pragma("GCC unroll 16")
+
 namespace costate {
+
+// what is read once stays where it is, instead of being read again at each use
+template <typename Vector>
+__attribute__((always_inline)) inline void KeepInRegister(Vector& x) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  asm("" : "+v"(x));
+#endif
+}
 
 // four doubles that the compiler keeps in the widest registers it has
 typedef double Double4 __attribute__((vector_size(32), aligned(32)));

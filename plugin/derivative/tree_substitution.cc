@@ -8,6 +8,7 @@
 namespace costate {
 
 namespace {
+constexpr int kWidth = BlockedMatrix::kWidth;
 constexpr double kSparse = 0.75;  // of the entries of L: fewer are pushed, which costs more each
 }  // namespace
 
@@ -40,7 +41,7 @@ void TreeSubstitution::Build(const std::vector<Row>& rows) {
   for (std::vector<int>* all : {&column_, &source_, &col_row_, &col_source_}) all->clear();
   for (int i = 0; i < count; i++) {
     const Row& row = rows[place_[i]];
-    for (int k : row.column) column_.push_back(rows[k].row);
+    for (int k : row.column) column_.push_back(rows[k].row * kWidth);
     source_.insert(source_.end(), row.source.begin(), row.source.end());
     row_start_.push_back(static_cast<int>(column_.size()));
   }
@@ -48,7 +49,7 @@ void TreeSubstitution::Build(const std::vector<Row>& rows) {
     for (std::size_t k = 0; k < rows[n].column.size(); k++) from_[rows[n].column[k]].push_back(rows[n].source[k]);
   }
   for (int i = 0; i < count; i++) {
-    for (int n : below_[place_[i]]) col_row_.push_back(rows[n].row);
+    for (int n : below_[place_[i]]) col_row_.push_back(rows[n].row * kWidth);
     col_source_.insert(col_source_.end(), from_[place_[i]].begin(), from_[place_[i]].end());
     col_start_.push_back(static_cast<int>(col_row_.size()));
   }
@@ -93,25 +94,25 @@ void TreeSubstitution::Read(const double* value) {
 
 namespace {
 
-constexpr int kWidth = BlockedMatrix::kWidth;
-
 using Factors = TreeSubstitution::Factors;
 using Group = TreeSubstitution::Group;
 
-// x_g −= Σ_n value_g[n] · row index[n] of the first kLanes kParts columns of the block, for the kGroup rows of a group:
-// each row that is read serves all, part by part, so that twelve sums of four, three values and one part are all that
-// sixteen registers are to hold
+// x_g −= Σ_n value_g[n] · row at index[n] of the first kLanes kParts columns of the block, for the kGroup rows of a
+// group: each row that is read serves all, part by part, so that twelve sums of four, three values and one part are all
+// that sixteen registers are to hold
 template <int kGroup, int kLanes, int kParts>
 __attribute__((always_inline)) inline void SubtractRows(int count, const int* index, const double* const* value,
                                                         const double* block,
                                                         typename Lanes<kLanes>::Vector (*x)[kParts]) {
   using Vector = typename Lanes<kLanes>::Vector;
   for (int n = 0; n < count; n++) {
-    const Vector* y = reinterpret_cast<const Vector*>(block + index[n] * kWidth);
+    const Vector* y = reinterpret_cast<const Vector*>(block + index[n]);
     double l[kGroup];
-    for (int g = 0; g < kGroup; g++) l[g] = value[g][n];
-    for (int c = 0; c < kParts; c++) {
-      for (int g = 0; g < kGroup; g++) x[g][c] -= l[g] * y[c];
+    COSTATE_UNROLL for (int g = 0; g < kGroup; g++) l[g] = value[g][n];
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) {
+      Vector part = y[c];
+      KeepInRegister(part);
+      COSTATE_UNROLL for (int g = 0; g < kGroup; g++) x[g][c] -= l[g] * part;
     }
   }
 }
@@ -124,20 +125,20 @@ __attribute__((always_inline)) inline void FromLeaves(const Factors& f, int firs
   Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
   Vector x[kGroup][kParts];
   const double* value[kGroup];
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
+  COSTATE_UNROLL for (int g = 0; g < kGroup; g++) {
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
     value[g] = f.col_value + f.col_start[first + g] + kGroup - 1 - g;  // behind the group's own rows
   }
   const int last = first + kGroup - 1, begin = f.col_start[last];
   SubtractRows<kGroup, kLanes, kParts>(f.col_start[last + 1] - begin, f.col_row + begin, value, block, x);
-  for (int g = kGroup - 2; g >= 0; g--) {
-    for (int k = g + 1; k < kGroup; k++) {
+  COSTATE_UNROLL for (int g = kGroup - 2; g >= 0; g--) {
+    COSTATE_UNROLL for (int k = g + 1; k < kGroup; k++) {
       const double l = f.col_value[f.col_start[first + g] + k - g - 1];
-      for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
+      COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
     }
   }
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
+  COSTATE_UNROLL for (int g = 0; g < kGroup; g++) {
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
   }
 }
 
@@ -150,19 +151,19 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
   Vector x[kGroup][kParts];
   const double* value[kGroup];
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
-  for (int g = kGroup - 1; g >= 0; g--) {
+  COSTATE_UNROLL for (int g = kGroup - 1; g >= 0; g--) {
     value[g] = f.value + f.row_start[first + g];
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
-    for (int k = g + 1; k < kGroup; k++) {
-      for (int c = 0; c < kParts; c++) x[g][c] -= value[k][count + g] * x[k][c];
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
+    COSTATE_UNROLL for (int k = g + 1; k < kGroup; k++) {
+      COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] -= value[k][count + g] * x[k][c];
     }
-    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
   }
   for (int n = 0; n < count; n++) {
-    Vector* y = reinterpret_cast<Vector*>(block + f.column[begin + n] * kWidth);
-    for (int c = 0; c < kParts; c++) {
+    Vector* y = reinterpret_cast<Vector*>(block + f.column[begin + n]);
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) {
       Vector sum = y[c];
-      for (int g = 0; g < kGroup; g++) sum -= value[g][n] * x[g][c];
+      COSTATE_UNROLL for (int g = 0; g < kGroup; g++) sum -= value[g][n] * x[g][c];
       y[c] = sum;
     }
   }
@@ -176,20 +177,20 @@ __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first
   Vector* rows = reinterpret_cast<Vector*>(block + first * kWidth);
   Vector x[kGroup][kParts];
   const double* value[kGroup];
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c] * f.inverse[first + g];
+  COSTATE_UNROLL for (int g = 0; g < kGroup; g++) {
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c] * f.inverse[first + g];
     value[g] = f.value + f.row_start[first + g];
   }
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   SubtractRows<kGroup, kLanes, kParts>(count, f.column + begin, value, block, x);
-  for (int g = 1; g < kGroup; g++) {
-    for (int k = 0; k < g; k++) {
+  COSTATE_UNROLL for (int g = 1; g < kGroup; g++) {
+    COSTATE_UNROLL for (int k = 0; k < g; k++) {
       const double l = value[g][count + k];
-      for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
+      COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] -= l * x[k][c];
     }
   }
-  for (int g = 0; g < kGroup; g++) {
-    for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
+  COSTATE_UNROLL for (int g = 0; g < kGroup; g++) {
+    COSTATE_UNROLL for (int c = 0; c < kParts; c++) rows[g * kStride + c] = x[g][c];
   }
 }
 

@@ -77,7 +77,7 @@ class TreeSubstitution {
  private:
   void FindGroups(const std::vector<Row>& rows);
 
-  std::vector<int> row_start_, column_, source_;  // L by rows
+  std::vector<int> row_start_, column_, source_;  // L by rows; columns and rows are places in a block
   std::vector<int> col_start_, col_row_, col_source_;
   std::vector<double> own_value_, col_value_;
   const double* value_ = nullptr;
