@@ -10,7 +10,7 @@
 namespace costate {
 
 namespace {
-constexpr int kPadding = 4;  // entries behind the last row, which a masked vector reads and leaves as they are
+constexpr int kVector = 4;  // entries: a row begins with a vector, so that none is written that is partly another's
 constexpr int kSix = BlockedMatrix::kSpare;
 using Group = TreeSubstitution::Group;
 }  // namespace
@@ -63,18 +63,23 @@ void TreeSolver::Symbolic() {
   // compressed rows
   std::vector<TreeSubstitution::Row>& all = rows_;
   all.resize(nv_);
-  row_start_.assign(1, 0);
+  row_start_.clear();
+  row_end_.clear();
   column_.clear();
+  nnz_ = 0;
   for (int i = 0; i < nv_; i++) {
+    row_start_.push_back(static_cast<int>(column_.size()));
     all[i].row = i;
     all[i].column = rows[i];
     all[i].source.resize(rows[i].size());
     std::iota(all[i].source.begin(), all[i].source.end(), row_start_.back());
     column_.insert(column_.end(), rows[i].begin(), rows[i].end());
-    row_start_.push_back(static_cast<int>(column_.size()));
+    nnz_ += static_cast<int>(rows[i].size());
+    row_end_.push_back(static_cast<int>(column_.size()));
+    column_.resize((column_.size() + kVector - 1) / kVector * kVector, -1);
   }
   FindCoupled();
-  value_.assign(column_.size() + kPadding, 0.0);
+  value_.assign(column_.size(), 0.0);
   plain_.Build(all);
   narrow_.Clear();
   if (waist_.root >= 0 && !CouplesBehindWaist()) BuildNarrow();
@@ -90,7 +95,7 @@ void TreeSolver::FindCoupled() {
     coupled_start_.push_back(static_cast<int>(coupled_.size()));
     if (!std::is_sorted(begin, end, std::greater<int>())) continue;
     for (const int* k = begin; k != end; k++) {
-      const auto row = column_.begin() + row_start_[*k], row_end = column_.begin() + row_start_[*k + 1];
+      const auto row = column_.begin() + row_start_[*k], row_end = column_.begin() + row_end_[*k];
       for (const int* l = k + 1; l != end; l++)
         coupled_.push_back(static_cast<int>(std::lower_bound(row, row_end, *l) - column_.begin()));
     }
@@ -157,13 +162,13 @@ void TreeSolver::BuildNarrow() {
 }
 
 void TreeSolver::SetZero() {
-  std::fill_n(value_.begin(), column_.size() + kPadding, 0.0);
+  std::fill_n(value_.begin(), column_.size(), 0.0);
   std::fill(diagonal_.begin(), diagonal_.end(), 0.0);
 }
 
 bool TreeSolver::AddBelow(int i, int j, double x) {
   if (i < j) std::swap(i, j);
-  const auto begin = column_.begin() + row_start_[i], end = column_.begin() + row_start_[i + 1];
+  const auto begin = column_.begin() + row_start_[i], end = column_.begin() + row_end_[i];
   const auto at = std::lower_bound(begin, end, j);
   if (at == end || *at != j) return false;
   value_[at - column_.begin()] += x;
@@ -197,57 +202,46 @@ void TreeSolver::AddRows(const int* start, const int* count, const int* columns,
 
 namespace {
 
-typedef double Loose4 __attribute__((vector_size(32), aligned(8), may_alias));
-
-// y −= scale Σ_g l_g x_g, four entries
-template <int kGroup>
-__attribute__((always_inline)) inline void SubtractFour(const double* l, double* const* x, int c, Double4 scale,
-                                                        double* y) {
-  Double4 all = l[0] * *reinterpret_cast<const Loose4*>(x[0] + c);
-  for (int g = 1; g < kGroup; g++) all += l[g] * *reinterpret_cast<const Loose4*>(x[g] + c);
-  *reinterpret_cast<Loose4*>(y + c) -= scale * all;
-}
-
-// y −= Σ_g l_g x_g: whole vectors, the last one masked, so that no loop is of the length that is left over
+// y −= Σ_g l_g x_g by whole vectors: what lies behind a row's n entries may be anything
 template <int kGroup>
 __attribute__((always_inline)) inline void SubtractGroup(int n, const double* l, double* const* x, double* y) {
-  static constexpr double kMask[7] = {1, 1, 1, 0, 0, 0, 0};
-  int c = 0;
-  for (; c + 4 <= n; c += 4) SubtractFour<kGroup>(l, x, c, Double4{1, 1, 1, 1}, y);
-  if (c < n) SubtractFour<kGroup>(l, x, c, *reinterpret_cast<const Loose4*>(kMask + 3 - (n - c)), y);
+  for (int c = 0; c < n; c += kVector) {
+    Loose4 all = l[0] * *reinterpret_cast<const Loose4*>(x[0] + c);
+    COSTATE_UNROLL for (int g = 1; g < kGroup; g++) all += l[g] * *reinterpret_cast<const Loose4*>(x[g] + c);
+    *reinterpret_cast<Loose4*>(y + c) -= all;
+  }
 }
 
 struct Elimination {
-  const int *row_start, *column;
+  const int *row_start, *row_end, *column;
   double *value, *diagonal, *inverse;
 };
 
 // (S1) the rows of a group, from the last: among each other, then all together from the columns they share
 template <int kGroup>
 __attribute__((always_inline)) inline bool EliminateGroup(const Elimination& e, int first) {
-  const int base = e.row_start[first + 1] - e.row_start[first];
+  const int base = e.row_end[first] - e.row_start[first];
   const int* columns = e.column + e.row_start[first];
-  double* row[kGroup];
+  double *row[kGroup], inverse[kGroup];
   for (int g = 0; g < kGroup; g++) row[g] = e.value + e.row_start[first + g];
   for (int k = kGroup - 1; k >= 0; k--) {
     const double pivot = e.diagonal[first + k];
     if (!(pivot > 0)) return false;
-    e.inverse[first + k] = 1 / pivot;
+    e.inverse[first + k] = inverse[k] = 1 / pivot;
     for (int i = k - 1; i >= 0; i--) {
-      const double l = row[k][base + i] * e.inverse[first + k];
+      const double l = row[k][base + i] * inverse[k];
       e.diagonal[first + i] -= l * row[k][base + i];
       SubtractGroup<1>(base + i, &l, row + k, row[i]);
-      row[k][base + i] = l;
     }
   }
   for (int n = base - 1; n >= 0; n--) {
     const int i = columns[n], start = e.row_start[i];
     double l[kGroup];
     for (int g = 0; g < kGroup; g++) {
-      l[g] = row[g][n] * e.inverse[first + g];
+      l[g] = row[g][n] * inverse[g];
       e.diagonal[i] -= l[g] * row[g][n];
     }
-    if (e.row_start[i + 1] - start == n) {
+    if (e.row_end[i] - start == n) {
       SubtractGroup<kGroup>(n, l, row, e.value + start);
     } else {
       for (int c = 0, at = start; c < n; c++, at++) {
@@ -255,7 +249,10 @@ __attribute__((always_inline)) inline bool EliminateGroup(const Elimination& e, 
         for (int g = 0; g < kGroup; g++) e.value[at] -= l[g] * row[g][c];
       }
     }
-    for (int g = 0; g < kGroup; g++) row[g][n] = l[g];
+  }
+  // only now, so that no vector is read of which one entry has just been written
+  for (int g = 0; g < kGroup; g++) {
+    for (int c = 0; c < base + g; c += kVector) *reinterpret_cast<Loose4*>(row[g] + c) *= inverse[g];
   }
   return true;
 }
@@ -274,12 +271,13 @@ COSTATE_SIMD bool Eliminate(const Elimination& e, const Group* group, int groups
 }  // namespace
 
 bool TreeSolver::Factor(const double* cdof) {
-  const Elimination e = {row_start_.data(), column_.data(), value_.data(), diagonal_.data(), inverse_.data()};
+  const Elimination e = {row_start_.data(), row_end_.data(),  column_.data(),
+                         value_.data(),     diagonal_.data(), inverse_.data()};
   if (!Eliminate(e, plain_.groups().data(), static_cast<int>(plain_.groups().size()))) return false;
   read_ = false;
   narrowed_ = cdof && !narrow_.empty();
   if (!narrowed_) return true;
-  double* C = value_.data() + column_.size() + kPadding;
+  double* C = value_.data() + column_.size();
   waist_.Express(cdof, C);
   for (std::size_t n = 0; n < kSix * waist_.trunk.size(); n++) C[n] = -C[n];
   return true;
@@ -307,14 +305,14 @@ bool TreeSolver::SolveBlock(double* block, bool sparse, bool half) const {
 namespace {
 
 struct RowFactors {
-  const int *row_start, *column;
+  const int *row_start, *row_end, *column;
   const double *value, *inverse;
 };
 
 // (S2) for one vector: a group's rows push into their ancestors …
 template <int kGroup>
 __attribute__((always_inline)) inline void PushVector(const RowFactors& f, int first, double* x) {
-  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
+  const int begin = f.row_start[first], count = f.row_end[first] - begin;
   const double* value[kGroup];
   for (int g = kGroup - 1; g >= 0; g--) {
     value[g] = f.value + f.row_start[first + g];
@@ -330,7 +328,7 @@ __attribute__((always_inline)) inline void PushVector(const RowFactors& f, int f
 // … and read them back
 template <int kGroup>
 __attribute__((always_inline)) inline void ReadVector(const RowFactors& f, int first, double* x) {
-  const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
+  const int begin = f.row_start[first], count = f.row_end[first] - begin;
   const double* value[kGroup];
   double sum[kGroup] = {0};
   for (int g = 0; g < kGroup; g++) value[g] = f.value + f.row_start[first + g];
@@ -365,7 +363,7 @@ COSTATE_SIMD void SubstituteVector(const RowFactors& f, const Group* group, int 
 
 void TreeSolver::Solve(double* x) const {
   const std::vector<Group>& groups = plain_.groups();
-  SubstituteVector({row_start_.data(), column_.data(), value_.data(), inverse_.data()}, groups.data(),
+  SubstituteVector({row_start_.data(), row_end_.data(), column_.data(), value_.data(), inverse_.data()}, groups.data(),
                    static_cast<int>(groups.size()), x);
 }
 

@@ -28,7 +28,7 @@ class TreeSolver {
   const int* coupled(int n) const { return coupled_.data() + coupled_start_[n]; }
 
   int nv() const { return nv_; }
-  int nnz() const { return static_cast<int>(column_.size()); }  ///< strictly lower entries of L
+  int nnz() const { return nnz_; }  ///< strictly lower entries of L
 
   // the matrix to factorise: strictly lower rows and the diagonal
   void SetZero();
@@ -36,7 +36,7 @@ class TreeSolver {
   double* row(int i) { return value_.data() + row_start_[i]; }
   const int* row_columns(int i) const { return column_.data() + row_start_[i]; }
   double& entry(int at) { return value_[at]; }  ///< at: from coupled()
-  int row_size(int i) const { return row_start_[i + 1] - row_start_[i]; }
+  int row_size(int i) const { return row_end_[i] - row_start_[i]; }
   /// Adds to entry (i, j) of the symmetric matrix; false when the pattern does not hold it.
   bool Add(int i, int j, double x) {
     if (i != j) return AddBelow(i, j, x);
@@ -79,7 +79,8 @@ class TreeSolver {
   std::vector<int> parent_;
   std::vector<int> coupling_, pending_;  // flattened [count, dofs…]
   bool symbolic_valid_ = false;
-  std::vector<int> row_start_, column_;             // L by rows
+  int nnz_ = 0;
+  std::vector<int> row_start_, row_end_, column_;   // L by rows, each of whole vectors of four
   std::vector<double> value_, diagonal_, inverse_;  // entries, what BuildNarrow adds to them; pivots, their inverses
   std::vector<int> coupled_, coupled_start_;        // places in value_, by sets
   std::vector<int> place_;                          // of AddRows' entries in value_; empty: not looked up yet

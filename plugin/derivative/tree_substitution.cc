@@ -53,8 +53,15 @@ void TreeSubstitution::Build(const std::vector<Row>& rows) {
     col_source_.insert(col_source_.end(), from_[place_[i]].begin(), from_[place_[i]].end());
     col_start_.push_back(static_cast<int>(col_row_.size()));
   }
+  // rows whose entries follow each other are read where they are
+  value_start_.assign(count, 0);
   in_place_ = true;
-  for (std::size_t n = 0; n < source_.size(); n++) in_place_ = in_place_ && source_[n] == static_cast<int>(n);
+  for (int i = 0; i < count; i++) {
+    for (int n = row_start_[i]; n < row_start_[i + 1]; n++)
+      in_place_ = in_place_ && source_[n] == source_[row_start_[i]] + n - row_start_[i];
+    if (row_start_[i] < row_start_[i + 1]) value_start_[i] = source_[row_start_[i]];
+  }
+  if (!in_place_) value_start_ = row_start_;
   own_value_.resize(in_place_ ? 0 : source_.size());
   col_value_.resize(col_source_.size());
   FindGroups(rows);
@@ -152,7 +159,7 @@ __attribute__((always_inline)) inline void PushFromLeaves(const Factors& f, int 
   const double* value[kGroup];
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   COSTATE_UNROLL for (int g = kGroup - 1; g >= 0; g--) {
-    value[g] = f.value + f.row_start[first + g];
+    value[g] = f.value + f.value_start[first + g];
     COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c];
     COSTATE_UNROLL for (int k = g + 1; k < kGroup; k++) {
       COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] -= value[k][count + g] * x[k][c];
@@ -179,7 +186,7 @@ __attribute__((always_inline)) inline void FromRoots(const Factors& f, int first
   const double* value[kGroup];
   COSTATE_UNROLL for (int g = 0; g < kGroup; g++) {
     COSTATE_UNROLL for (int c = 0; c < kParts; c++) x[g][c] = rows[g * kStride + c] * f.inverse[first + g];
-    value[g] = f.value + f.row_start[first + g];
+    value[g] = f.value + f.value_start[first + g];
   }
   const int begin = f.row_start[first], count = f.row_start[first + 1] - begin;
   SubtractRows<kGroup, kLanes, kParts>(count, f.column + begin, value, block, x);
@@ -257,8 +264,8 @@ COSTATE_SIMD_LANES(void, Substitute,
 }  // namespace
 
 bool TreeSubstitution::SolveBlock(const double* inverse, double* block, bool sparse, bool half) const {
-  const Factors factors = {row_start_.data(), column_.data(), col_start_.data(), col_row_.data(), value_,
-                           col_value_.data(), inverse};
+  const Factors factors = {row_start_.data(), column_.data(), value_start_.data(), col_start_.data(),
+                           col_row_.data(),   value_,         col_value_.data(),   inverse};
   const int groups = static_cast<int>(group_.size());
   if (groups == 0) return false;
   const double share =

@@ -70,7 +70,7 @@ class TreeSubstitution {
 
   /// As the substitutions read them.
   struct Factors {
-    const int *row_start, *column, *col_start, *col_row;
+    const int *row_start, *column, *value_start, *col_start, *col_row;
     const double *value, *col_value, *inverse;
   };
 
@@ -79,9 +79,10 @@ class TreeSubstitution {
 
   std::vector<int> row_start_, column_, source_;  // L by rows; columns and rows are places in a block
   std::vector<int> col_start_, col_row_, col_source_;
+  std::vector<int> value_start_;  // of rows in value_
   std::vector<double> own_value_, col_value_;
   const double* value_ = nullptr;
-  bool in_place_ = false;  // the sources are 0, 1, 2 …: nothing is to be copied
+  bool in_place_ = false;  // each row's sources follow each other: nothing is to be copied
   std::vector<Group> group_;
   std::vector<int> group_parent_;  // elimination tree of groups, in the order of the rows; -1: root
   mutable std::vector<char> active_;
