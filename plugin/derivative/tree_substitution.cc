@@ -209,6 +209,8 @@ COSTATE_SIMD double FindActive(const Factors& f, const Group* group, const int* 
     active[n] = 0;
     for (int i = group[n].first; i < group[n].first + group[n].size && !active[n]; i++) {
       const Bits4* x = reinterpret_cast<const Bits4*>(block + i * kWidth);
+      active[n] = x[0][0] != 0;  // most often that is enough
+      if (active[n]) break;
       const Bits4 any = (x[0] | x[1]) | (x[2] | x[3]);
       active[n] = (any[0] | any[1] | any[2] | any[3]) != 0;
     }
