@@ -34,15 +34,14 @@ COSTATE_SIMD_LANES(bool, AreFinite, (const double* x, std::ptrdiff_t n), IsFinit
 // a number at a time would take as long as a pass over the tree
 template <int kLanes>
 __attribute__((always_inline)) inline bool AreZeroOf(const double* x, std::ptrdiff_t n) {
-  using Loose = typename Lanes<kLanes>::Loose;
-  const Loose zero = {};
-  auto any = zero != zero;
+  using Bits = typename Lanes<kLanes>::Bits;
+  Bits any = {};
   std::ptrdiff_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) any |= *reinterpret_cast<const Loose*>(x + i) != zero;
+  for (; i + kLanes <= n; i += kLanes) any |= *reinterpret_cast<const Bits*>(x + i);
   long long bits = 0;
   for (int k = 0; k < kLanes; k++) bits |= any[k];
   for (; i < n; i++) bits |= x[i] != 0;
-  return bits == 0;
+  return (bits & kNumberBits) == 0;
 }
 
 COSTATE_SIMD_LANES(bool, AreZeros, (const double* x, std::ptrdiff_t n), AreZeroOf, (x, n))

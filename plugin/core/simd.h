@@ -37,12 +37,15 @@ __attribute__((always_inline)) inline void KeepInRegister(Vector& x) {
 typedef double Double4 __attribute__((vector_size(32), aligned(32)));
 // … and eight, as a spatial vector with two to spare
 typedef double Double8 __attribute__((vector_size(64), aligned(64)));
-// of COSTATE_SIMD_LANES; loose ones lie anywhere
+// of COSTATE_SIMD_LANES; loose ones lie anywhere. Numbers are compared by their bits: GCC compares vectors one number
+// after the other, since what it makes of a comparison is decided before it knows for which registers
 template <int kLanes>
 struct Lanes {
   typedef double Vector __attribute__((vector_size(8 * kLanes), may_alias));
   typedef double Loose __attribute__((vector_size(8 * kLanes), aligned(8), may_alias));
+  typedef long long Bits __attribute__((vector_size(8 * kLanes), aligned(8), may_alias));
 };
+constexpr long long kNumberBits = 0x7fffffffffffffff;  // all but the sign's: zero or not, and how large
 
 // vectors of four that lie anywhere
 typedef double Loose4 __attribute__((vector_size(32), aligned(8), may_alias));

@@ -1,6 +1,7 @@
 #include "derivative/after_forward.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -32,32 +33,34 @@ enum { kGoodNumbers = 1, kSameSum = 2, kZeros = 4 };
 template <int kLanes>
 __attribute__((always_inline)) inline int LookAtOf(const Numbers& of) {
   using Loose = typename Lanes<kLanes>::Loose;
-  const Loose zero = {}, most = zero + mjMAXVAL;
-  auto good = zero == zero, same = good, none = good;
-  bool rest_good = true, rest_same = true, rest_none = true;
+  using Bits = typename Lanes<kLanes>::Bits;
+  const Bits most = Bits{} + std::bit_cast<long long>(static_cast<double>(mjMAXVAL));
+  Bits excess = {}, difference = {}, any = {};  // the first is negative where a number is too large, or none
+  bool good = true, same = true, none = true;
   for (const Span& span : of.good) {
     std::ptrdiff_t i = 0;
-    for (; i + kLanes <= span.size; i += kLanes) {
-      const Loose x = *reinterpret_cast<const Loose*>(span.begin + i);
-      good &= (x <= most) & (x >= -most);
-    }
-    for (; i < span.size; i++) rest_good &= std::abs(span.begin[i]) <= mjMAXVAL;
+    for (; i + kLanes <= span.size; i += kLanes)
+      excess |= most - (*reinterpret_cast<const Bits*>(span.begin + i) & kNumberBits);
+    for (; i < span.size; i++) good &= std::abs(span.begin[i]) <= mjMAXVAL;
   }
   std::ptrdiff_t i = 0;
   for (; i + kLanes <= of.nv; i += kLanes) {
     Loose sum = *reinterpret_cast<const Loose*>(of.passive + i) - *reinterpret_cast<const Loose*>(of.bias + i);
     sum += *reinterpret_cast<const Loose*>(of.applied + i);
     sum += *reinterpret_cast<const Loose*>(of.actuator + i);
-    same &= sum == *reinterpret_cast<const Loose*>(of.sum + i);
+    sum -= *reinterpret_cast<const Loose*>(of.sum + i);
+    difference |= reinterpret_cast<const Bits&>(sum);
   }
-  for (; i < of.nv; i++) rest_same &= of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i];
+  for (; i < of.nv; i++) same &= of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i];
   i = 0;
-  for (; i + kLanes <= of.zero.size; i += kLanes) none &= *reinterpret_cast<const Loose*>(of.zero.begin + i) == zero;
-  for (; i < of.zero.size; i++) rest_none &= of.zero.begin[i] == 0;
-  long long goods = -1, sames = -1, nones = -1;
-  for (int k = 0; k < kLanes; k++) goods &= good[k], sames &= same[k], nones &= none[k];
-  return (goods && rest_good ? kGoodNumbers : 0) | (sames && rest_same ? kSameSum : 0) |
-         (nones && rest_none ? kZeros : 0);
+  for (; i + kLanes <= of.zero.size; i += kLanes) any |= *reinterpret_cast<const Bits*>(of.zero.begin + i);
+  for (; i < of.zero.size; i++) none &= of.zero.begin[i] == 0;
+  for (int k = 0; k < kLanes; k++) {
+    good &= excess[k] >= 0;
+    same &= (difference[k] & kNumberBits) == 0;
+    none &= (any[k] & kNumberBits) == 0;
+  }
+  return (good ? kGoodNumbers : 0) | (same ? kSameSum : 0) | (none ? kZeros : 0);
 }
 
 COSTATE_SIMD_LANES(int, LookAt, (const Numbers& of), LookAtOf, (of))
