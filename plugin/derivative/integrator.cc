@@ -56,7 +56,7 @@ void ForPositions(const mjModel* m, const mjtNum* v, double h, Single single, Ro
 template <bool kSum>
 __attribute__((always_inline)) inline bool ScatterSums(int nv, int count, double h, const double* row,
                                                        const double* more, double* const* column) {
-  constexpr int kWidth = BlockedMatrix::kWidth;
+  constexpr int kWidth = BlockedMatrix::kWidth, kAhead = 8;  // a cache line
   Double4 zero[4] = {};
   const auto four = [&](int i, int k, int c) __attribute__((always_inline)) {
     const int at = (i + k) * kWidth + c;
@@ -81,6 +81,8 @@ __attribute__((always_inline)) inline bool ScatterSums(int nv, int count, double
       Double4 out[4];
       Transpose4(r0, r1, r2, r3, out);
       for (int k = 0; k < 4; k++) {
+        // so many columns are more than the processor fetches ahead by itself
+        __builtin_prefetch(column[c + k] + (i & 4 ? nv : 0) + i + kAhead, 1);
         const Double4 v = h * out[k];
         *reinterpret_cast<Loose4*>(column[c + k] + nv + i) = v;
         *reinterpret_cast<Loose4*>(column[c + k] + i) = h * v;
