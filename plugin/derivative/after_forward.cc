@@ -49,7 +49,7 @@ __attribute__((always_inline)) inline int LookAtOf(const Numbers& of) {
     sum += *reinterpret_cast<const Loose*>(of.applied + i);
     sum += *reinterpret_cast<const Loose*>(of.actuator + i);
     sum -= *reinterpret_cast<const Loose*>(of.sum + i);
-    difference |= reinterpret_cast<const Bits&>(sum);
+    difference |= reinterpret_cast<Bits>(sum);
   }
   for (; i < of.nv; i++) same &= of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i];
   i = 0;
