@@ -30,8 +30,10 @@ inline const mjModel* NotNull(const mjModel* model) {
 }
 
 /// The options of a model that any program may have written: the engine ends the process where it meets an integrator
-/// that is none, and steps without a word by a time that is none. A few comparisons.
+/// that is none, and steps without a word by a time that is none. It also crashes where a flex has passive contact of
+/// condim 4 or 6 with elements or nodes of its own. A few comparisons.
 /// @throws Error{kInvalidArgument}: "opt.timestep is -0.01 s, expected a finite number above 0 (model 'hopper')".
+/// @throws Error{kUnsupported} for such a flex: its name, what it touches, the remedy.
 void CheckModelOptions(const mjModel* model);
 
 /// @throws Error{kInvalidArgument} for no data, and for data that was made for a model of another layout: reading it

@@ -16,18 +16,25 @@ bool MasksMeet(int contype1, int conaffinity1, int contype2, int conaffinity2) {
 }
 
 bool FlexMayTouch(const mjModel* m, int f) {
-  const int contype = m->flex_contype[f], conaffinity = m->flex_conaffinity[f];
-  if (m->flex_selfcollide[f] != mjFLEXSELF_NONE && MasksMeet(contype, conaffinity, contype, conaffinity)) return true;
   for (int g = 0; g < m->ngeom; g++) {
-    if (MasksMeet(contype, conaffinity, m->geom_contype[g], m->geom_conaffinity[g])) return true;
+    if (FlexMayTouchGeom(m, f, g)) return true;
   }
-  for (int other = f + 1; other < m->nflex; other++) {
-    if (MasksMeet(contype, conaffinity, m->flex_contype[other], m->flex_conaffinity[other])) return true;
+  for (int other = f; other < m->nflex; other++) {
+    if (FlexesMayTouch(m, f, other)) return true;
   }
   return false;
 }
 
 }  // namespace
+
+bool FlexMayTouchGeom(const mjModel* m, int f, int g) {
+  return MasksMeet(m->flex_contype[f], m->flex_conaffinity[f], m->geom_contype[g], m->geom_conaffinity[g]);
+}
+
+bool FlexesMayTouch(const mjModel* m, int f1, int f2) {
+  if (f1 == f2 && m->flex_selfcollide[f1] == mjFLEXSELF_NONE) return false;
+  return MasksMeet(m->flex_contype[f1], m->flex_conaffinity[f1], m->flex_contype[f2], m->flex_conaffinity[f2]);
+}
 
 bool MayTouch(const mjModel* m, int g1, int g2) {
   if (g1 == g2 ||

@@ -13,6 +13,10 @@ int PairSignature(const mjModel* model, int geom1, int geom2);
 /// whether contacts are disabled.
 bool MayTouch(const mjModel* model, int geom1, int geom2);
 
+/// Does it look for those of a flex and a geom, or of two flexes, perhaps of one with itself, by their masks?
+bool FlexMayTouchGeom(const mjModel* model, int flex, int geom);
+bool FlexesMayTouch(const mjModel* model, int flex1, int flex2);
+
 /// May any geoms or flexes touch: by their masks, bodies and exclusions or as an explicit pair, with contacts enabled?
 bool CanHaveContacts(const mjModel* model);
 

@@ -315,6 +315,33 @@ TEST_F(StepTest, WrongSizesAreNamed) {
 }
 
 // the engine would end the process at an integrator that is none, and step without a word by a time that is none
+// MuJoCo 4.0.1 writes past the end of the Jacobian of such a contact
+TEST_F(StepTest, PassiveContactsThatTheEngineCrashesAtAreRefused) {
+  const auto scene = [](const std::string& geom, const std::string& contact, const std::string& dof = "trilinear") {
+    return "<mujoco model='scene'><option integrator='discrete'/><worldbody><geom name='floor' " + geom +
+           "/><flexcomp name='jelly' pos='0 0 .15' type='grid' count='3 3 3' spacing='.1 .1 .1' dim='3' radius='.01' "
+           "mass='1' dof='" +
+           dof + "'><edge equality='true'/><contact selfcollide='none' " + contact +
+           "/></flexcomp><body pos='1 0 1'><freejoint/><geom size='.1' condim='6'/></body></worldbody></mujoco>";
+  };
+  const std::string plane = "type='plane' size='1 1 .1'", box = "type='box' size='1 1 .1'";
+  const auto refused = [](const std::string& text, const char* contact) {
+    EXPECT_ERROR(LoadModelFromString(text), ErrorCode::kUnsupported, "'jelly'", "'floor'", contact, "condim=\"1\"",
+                 "'scene'");
+  };
+  refused(scene(plane, "passive='true' condim='6'"), "condim 6");
+  refused(scene(plane + " condim='4'", "passive='true'"), "condim 4");
+  refused(scene(box, "passive='true' condim='4'", "full"), "condim 4");
+  for (const std::string& text : {scene(plane, "passive='true' condim='6'", "full"), scene(box, "condim='6'"),
+                                  scene(plane + " condim='6'", "passive='true' priority='1'"),
+                                  scene(plane, "passive='true' condim='6' contype='2' conaffinity='4'")}) {
+    const ModelPtr model = LoadModelFromString(text);
+    const DataPtr data = MakeData(model.get());
+    for (int k = 0; k < 200; k++) mj_step(model.get(), data.get());
+    EXPECT_GT(data->time, 0.1);
+  }
+}
+
 TEST_F(StepTest, OptionsThatDoNotStepAreRefusedByName) {
   const ModelPtr model = LoadModelFromString(Scene(""));
   const DataPtr data = MakeData(model.get());
