@@ -319,11 +319,12 @@ __attribute__((always_inline)) inline void PairsOf(const PairLoop& loop, int i) 
   }
 
   // address of H(i, k): ancestors come in descending order, as a row of H read from its end
-  double* row = kMore && loop.H ? loop.H->row(i) : nullptr;
-  const int* columns = row ? loop.H->row_columns(i) : nullptr;
-  int at = row ? loop.H->row_size(i) : 0;
+  const bool hessian = kMore && loop.H;
+  double* row = hessian ? loop.H->row(i) : nullptr;
+  const int* columns = hessian ? loop.H->row_columns(i) : nullptr;
+  int at = hessian ? loop.H->row_size(i) : 0;
   auto address = [&](int k) __attribute__((always_inline))->double* {
-    if (!row) return nullptr;
+    if (!hessian) return nullptr;
     if (k == i) return &loop.H->diagonal(i);
     do at--;
     while (columns[at] != k);
