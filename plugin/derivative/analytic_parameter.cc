@@ -96,7 +96,7 @@ bool AnalyticBackend::PullParameters(const mjModel* m, mjData* d, const VectorXd
   }
   if (covectors.sensors.size() > 0) {
     MatrixXd Ps;  // at fixed acceleration: y_ has the rest
-    theta->Sensors(m, d, point_.a(), MatrixXd::Zero(nv, theta->size()), &Ps);
+    theta->Sensors(m, d, point_.a(), MatrixXd::Zero(nv, theta->size()), {}, &Ps);
     pulled->noalias() += Ps.transpose() * covectors.sensors;
   }
   if (!covectors.step()) return true;
@@ -136,7 +136,8 @@ bool AnalyticBackend::Parameters(const mjModel* m, mjData* d, ParameterDifferenc
   accelerations(this, d, &columns[0]);
   if (strict_) *missing = DifferencedParameter(theta, Ps != nullptr);
   if (!missing->empty()) return false;
-  if (Ps) theta->Sensors(m, d, point_.a(), columns[0].residual, Ps);
+  const auto solve = [&](double* x) { SolveHessian(m, d, x); };
+  if (Ps) theta->Sensors(m, d, point_.a(), columns[0].residual, solve, Ps);
   if (!P) return true;
   P->setZero(ndx, theta->size());
   if (m->opt.integrator == mjINT_RK4) {

@@ -290,13 +290,13 @@ void ParameterDifference::Compute(const mjModel* m, const mjData* d, const Vecto
 }
 
 void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const VectorXd& a, const MatrixXd& da,
-                                  MatrixXd* out) {
+                                  const std::function<void(double*)>& solve, MatrixXd* out) {
   out->setZero(m->nsensordata, size());
   if (m->nsensordata == 0) return;
   sensors_ = true;
   residual_.Capture(m, d);
   residual_.CaptureJumping(m, d);
-  residual_.EvaluateSensors(stencils_.Center(), a, &center_);
+  residual_.EvaluateSensors(stencils_.Center(), a, solve, &center_);
   rounding_ = kRowRounding * center_.cwiseAbs();
   parts_.resize(static_cast<std::size_t>(m->nsensor));
   for (int i = 0; i < m->nsensor; i++) {
@@ -312,7 +312,7 @@ void ParameterDifference::Sensors(const mjModel* m, const mjData* d, const Vecto
     if (!failed.empty()) continue;
     const auto at = [&](int point, Reach reach, VectorXd* value) {
       moved_ = a + stencils_.Points(k, reach)[static_cast<std::size_t>(point)].offset * da.col(k);
-      return residual_.EvaluateSensors(stencils_.Model(k, point, reach), moved_, value);
+      return residual_.EvaluateSensors(stencils_.Model(k, point, reach), moved_, solve, value);
     };
     if (Difference(k, at)) out->col(k) = sum_;
     else failed = kLeftPiece;

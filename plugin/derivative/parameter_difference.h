@@ -51,7 +51,9 @@ class ParameterDifference {
 
   /// Ps (ns × nθ): sensors of the moved models, with the acceleration along da (nv × nθ).
   /// @param data  after Equilibrium at acceleration a; only read.
-  void Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const MatrixXd& da, MatrixXd* out);
+  /// @param solve  H⁻¹ x in place: with the forces of constraints that balance; empty: at that acceleration.
+  void Sensors(const mjModel* model, const mjData* data, const VectorXd& a, const MatrixXd& da,
+               const std::function<void(double*)>& solve, MatrixXd* out);
 
   /// ∂act'/∂θ (na × nθ) of RK4 at fixed weighted sum of act_dot: of time constants and of limits.
   void ActivationUpdate(const mjModel* model, const mjtNum* act, const double* sum_rate, MatrixXd* out);

@@ -127,7 +127,11 @@ class ResidualBackend final : public Backend {
     ParameterDifference::Columns columns;
     theta->Compute(m, d, point_.a(), &columns);
     MatrixXd da = -point_.SolveH(columns.residual);
-    if (Ps) theta->Sensors(m, d, point_.a(), da, Ps);
+    const auto solve = [&](double* x) {
+      Eigen::Map<VectorXd> column(x, nv);
+      column = point_.SolveH(column);
+    };
+    if (Ps) theta->Sensors(m, d, point_.a(), da, solve, Ps);
     if (!P) return true;
     if (m->opt.integrator == mjINT_RK4) return ParameterStages(m, d, theta, P, missing);
 

@@ -83,7 +83,9 @@ class ResidualDifference {
   bool Evaluate(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value, bool position = true);
 
   /// The sensors (ns), likewise, beyond cutoffs that hold them: how far a model reaches says nothing of the slope.
-  bool EvaluateSensors(const mjModel* model, const VectorXd& a, Eigen::VectorXd* value);
+  /// @param solve  H⁻¹ x in place: forces of constraints are those that balance near `a`, (7a); empty: those at it.
+  bool EvaluateSensors(const mjModel* model, const VectorXd& a, const std::function<void(double*)>& solve,
+                       Eigen::VectorXd* value);
 
   /// C and D (ns × (ndx+nu)): sensors at neighbours, with the acceleration moved along da (nv × (ndx+nu)).
   /// @param forces  null: those of constraints are at that very acceleration.

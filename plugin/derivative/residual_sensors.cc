@@ -150,13 +150,19 @@ void ResidualDifference::LiftCutoffs(mjModel* m) {
   m->sensor_cutoff = cutoffs_.data();
 }
 
-bool ResidualDifference::EvaluateSensors(const mjModel* m, const VectorXd& a, VectorXd* value) {
+bool ResidualDifference::EvaluateSensors(const mjModel* m, const VectorXd& a, const std::function<void(double*)>& solve,
+                                         VectorXd* value) {
+  const ForceChange balanced = {&a, nullptr, solve};
+  forces_ = solve ? &balanced : nullptr;
+  column_ = -1;
   terms_ = {};
   needs_ = Needs(m, m->sensor_needstage, 0, m->nsensor);
   mjModel free = *m;
   LiftCutoffs(&free);
   Restore(m);
-  return EvaluateSensors(&free, kPosition, a, value);
+  const bool done = EvaluateSensors(&free, kPosition, a, value);
+  forces_ = nullptr;
+  return done;
 }
 
 // the engine skips a sensor of no stage

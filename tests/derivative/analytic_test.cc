@@ -719,6 +719,14 @@ TEST_F(AnalyticTest, TreesOfOneDofAgreeInContact) {
   const StepDerivative value = LinearizeWith(&backend, model.get(), data.get());
   const support::StepReference reference = support::MakeStepReference(model.get(), data.get());
   EXPECT_TRUE(support::AgreesWithReference(value.A, reference.step, reference.step_error, support::kReference));
+
+  // nor does one that no search has left
+  model->opt.tolerance = 0;
+  mj_forward(model.get(), data.get());
+  Linearizer linearizer(model.get(), {.level = Level::kAnalytic});
+  StepDerivative after;
+  linearizer.LinearizeAfterForward(data.get(), &after);
+  EXPECT_TRUE(support::AgreesWithReference(after.A, reference.step, reference.step_error, support::kReference));
 }
 
 }  // namespace
