@@ -207,9 +207,8 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
     const double size = step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
     if (!(size < mjMAXVAL)) return false;
     const auto same = [&] { return std::equal(row_state_.begin(), row_state_.end(), d->efc_state); };
-    const bool here = size <= kConverged;
+    const bool here = size <= kConverged, cones = HasCones(d);
     if (!here && !(size * SearchLine(m, d) <= kGood && same())) continue;
-    const bool cones = std::find(row_state_.begin(), row_state_.end(), mjCNSTRSTATE_CONE) != row_state_.end();
     at_residual_ = !cones || size <= kBend;
     if (at_residual_ && size > kFar) {
       at_residual_ = Polish(m, d) <= kGood;

@@ -90,7 +90,7 @@ class AnalyticBackend final : public Backend {
   bool CanFollowForward(const mjModel* model) const;
   bool TermsAfterForward(const mjModel* model, mjData* data, Products products, StepDerivative* out);
   bool IsBalanced(const mjModel* model, const mjData* data);
-  double SolveStep(const mjModel* model, const mjData* data);
+  bool IsStepGood(const mjModel* model, const mjData* data);
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);

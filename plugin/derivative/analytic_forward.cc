@@ -45,10 +45,11 @@ bool AnalyticBackend::IsBalanced(const mjModel* m, const mjData* d) {
   return true;
 }
 
-// step_: r(a) → H⁻¹ r(a); returns its size relative to a
-double AnalyticBackend::SolveStep(const mjModel* m, const mjData* d) {
+// step_: r(a) → H⁻¹ r(a); is it next to nothing, relative to a?
+bool AnalyticBackend::IsStepGood(const mjModel* m, const mjData* d) {
   SolveHessian(m, d, step_.data());
-  return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
+  const double size = step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
+  return size <= (HasCones(d) ? kGoodOfCones : kGood);
 }
 
 // TermsFor at the acceleration of the data or, where its solver has ended early, at the one that it tends to
@@ -70,14 +71,14 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   at_residual_ = true;
   if (MayHaveHardest(d)) return false;
   if (d->nefc == 0 || IsBalanced(m, d)) return terms();
-  if (!HasOwnHessian(m)) return terms() && SolveStep(m, d) <= kGood;
+  if (!HasOwnHessian(m)) return terms() && IsStepGood(m, d);
 
   // H alone: it serves where the step is none
   const bool vectors = products != Products::kNone;
   constraint_.LinearizeHessian(m, d);
   unconstrained_ = HasEnginesFactor(m);
   if (!unconstrained_ && !FactorHessian(m, d, vectors)) return false;
-  if (SolveStep(m, d) <= kGood) {
+  if (IsStepGood(m, d)) {
     hessian_done_ = vectors || !unconstrained_;
     return terms();
   }
@@ -89,7 +90,7 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   at_residual_ = true;
   if (!terms()) return false;
   step_ = point_.residual();
-  if (SolveStep(m, d) <= kGood) return true;
+  if (IsStepGood(m, d)) return true;
   return FindMinimum(m, d, products) && terms();
 }
 

@@ -6,6 +6,7 @@
 #include <mujoco/mujoco.h>
 
 #include <Eigen/Cholesky>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -97,7 +98,14 @@ class Equilibrium {
 /// Largest Newton step, relative to 1 + |a|, that counts as converged; the largest that rounding may excuse.
 constexpr double kConverged = 1e-12;
 constexpr double kAcceptable = 1e-8;
-constexpr double kGood = 1e-9;  ///< relative error of a: that of A is of its size
+constexpr double kGood = 1e-9;          ///< relative error of a: that of A is of its size …
+constexpr double kGoodOfCones = 2e-11;  ///< … and where cones bend the cost some ten, at times two hundred times that
+
+/// Are there elliptic contacts in the middle zone, whose part of H changes with a?
+inline bool HasCones(const mjData* data) {
+  const int *begin = data->efc_state, *end = begin + data->nefc;
+  return std::find(begin, end, static_cast<int>(mjCNSTRSTATE_CONE)) != end;
+}
 
 /// Why there is no derivative where H cannot be factored.
 constexpr const char* kSingularHessian = "H is not positive definite";

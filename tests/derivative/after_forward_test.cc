@@ -14,6 +14,7 @@
 
 #include "derivative/after_forward.h"
 #include "derivative/backend.h"
+#include "derivative/equilibrium.h"
 #include "derivative/joint_scene.h"
 #include "derivative/noslip_scene.h"
 #include "derivative/tendon_scene.h"
@@ -242,6 +243,37 @@ TEST_F(AfterForwardTest, GoesOnFromAnAccelerationThatHasNotConverged) {
     }
   }
   EXPECT_GE(gone_on, 6);
+}
+
+// cones bend the cost: H changes by more than the acceleration does
+TEST_F(AfterForwardTest, IsNearerToTheMinimumWhereConesBendTheCost) {
+  for (const char* file : {COSTATE_MODELS "/humanoid/humanoid.xml", COSTATE_TESTDATA "/many_terms.xml"}) {
+    const ModelPtr model = LoadModel(file);
+    mjModel* m = model.get();
+    m->opt.cone = mjCONE_ELLIPTIC;
+    const DataPtr data = MakeData(m);
+    if (m->nkey > 0) mj_resetDataKeyframe(m, data.get(), 0);
+    int cones = 0;
+    for (int state = 0; state < 4; state++) {
+      m->opt.solver = mjSOL_NEWTON;
+      m->opt.iterations = 100;
+      m->opt.tolerance = 1e-8;
+      for (int k = 0; k < 40; k++) {
+        for (int i = 0; i < m->nu; i++) data->ctrl[i] = std::sin(1.7 * i + state + 0.01 * k);
+        mj_step(m, data.get());
+      }
+      m->opt.solver = mjSOL_CG;
+      m->opt.tolerance = 0;
+      for (const int iterations : {12, 18, 24, 30}) {
+        SCOPED_TRACE(std::string(file) + " " + std::to_string(state) + " " + std::to_string(iterations));
+        m->opt.iterations = iterations;
+        mj_forward(m, data.get());
+        cones += HasCones(data.get());
+        ExpectLinearize(m, data.get(), {.sensors = false});
+      }
+    }
+    EXPECT_GE(cones, 8);
+  }
 }
 
 // whatever else is in the caller's data; twice the same
