@@ -1,32 +1,26 @@
 #include "core/finite.h"
 
+#include <bit>
+#include <limits>
+
 #include "core/simd.h"
 
 namespace costate {
 
 namespace {
 
+// infinite and no numbers are those whose bits, but for the sign's, count more than the largest number's
 template <int kLanes>
 __attribute__((always_inline)) inline bool IsFiniteOf(const double* x, std::ptrdiff_t n) {
-  using Loose = typename Lanes<kLanes>::Loose;
-
-  // 0 x is 0, unless x is infinite or no number; four sums, so that none waits for another
-  const auto zero = [](const double* at) __attribute__((always_inline)) {
-    return 0 * *reinterpret_cast<const Loose*>(at);
-  };
-  Loose a = {}, b = {}, c = {}, d = {};
+  using Bits = typename Lanes<kLanes>::Bits;
+  const auto rest = std::bit_cast<long long>(std::numeric_limits<double>::max());
+  Bits rests = {};
   std::ptrdiff_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    a += zero(x + i);
-    b += zero(x + i + kLanes);
-    c += zero(x + i + 2 * kLanes);
-    d += zero(x + i + 3 * kLanes);
-  }
-  const Loose all = (a + b) + (c + d);
-  double total = 0;
-  for (int k = 0; k < kLanes; k++) total += all[k];
-  for (; i < n; i++) total += 0 * x[i];
-  return total == 0;
+  for (; i + kLanes <= n; i += kLanes) rests |= rest - (*reinterpret_cast<const Bits*>(x + i) & kNumberBits);
+  long long all = 0;
+  for (int k = 0; k < kLanes; k++) all |= rests[k];
+  for (; i < n; i++) all |= rest - (std::bit_cast<long long>(x[i]) & kNumberBits);
+  return all >= 0;
 }
 
 COSTATE_SIMD_LANES(bool, AreFinite, (const double* x, std::ptrdiff_t n), IsFiniteOf, (x, n))
