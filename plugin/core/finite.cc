@@ -13,13 +13,13 @@ namespace {
 template <int kLanes>
 __attribute__((always_inline)) inline bool IsFiniteOf(const double* x, std::ptrdiff_t n) {
   using Bits = typename Lanes<kLanes>::Bits;
-  const auto rest = std::bit_cast<long long>(std::numeric_limits<double>::max());
-  Bits rests = {};
+  const auto most = std::bit_cast<long long>(std::numeric_limits<double>::max());
+  Bits excess = {};  // negative where a number counts more
   std::ptrdiff_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) rests |= rest - (*reinterpret_cast<const Bits*>(x + i) & kNumberBits);
+  for (; i + kLanes <= n; i += kLanes) excess |= most - (*reinterpret_cast<const Bits*>(x + i) & kNumberBits);
   long long all = 0;
-  for (int k = 0; k < kLanes; k++) all |= rests[k];
-  for (; i < n; i++) all |= rest - (std::bit_cast<long long>(x[i]) & kNumberBits);
+  for (int k = 0; k < kLanes; k++) all |= excess[k];
+  for (; i < n; i++) all |= most - (std::bit_cast<long long>(x[i]) & kNumberBits);
   return all >= 0;
 }
 

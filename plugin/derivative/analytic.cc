@@ -186,7 +186,7 @@ double AnalyticBackend::Polish(const mjModel* m, mjData* d) {
   if (step_.size() == 0) return 0;
   SolveHessian(m, d, step_.data());
   mju_subFrom(d->qacc, step_.data(), static_cast<int>(m->nv));
-  return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
+  return StepSize();
 }
 
 // Newton's method from where the engine's solver would start, with H alone. A step that leaves the active set as it is
@@ -204,7 +204,7 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
     row_state_.assign(d->efc_state, d->efc_state + d->nefc);
     step_ = point_.residual();
     SolveHessian(m, d, step_.data());
-    const double size = step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
+    const double size = StepSize();
     if (!(size < mjMAXVAL)) return false;
     const auto same = [&] { return std::equal(row_state_.begin(), row_state_.end(), d->efc_state); };
     const bool here = size <= kConverged, cones = HasCones(d);

@@ -91,6 +91,8 @@ class AnalyticBackend final : public Backend {
   bool TermsAfterForward(const mjModel* model, mjData* data, Products products, StepDerivative* out);
   bool IsBalanced(const mjModel* model, const mjData* data);
   bool IsStepGood(const mjModel* model, const mjData* data);
+  // relative to a
+  double StepSize() const { return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>()); }
   bool TermsFor(Products products, const mjModel* model, mjData* data, StepDerivative* out, std::string* missing);
   bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);

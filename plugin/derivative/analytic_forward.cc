@@ -48,8 +48,7 @@ bool AnalyticBackend::IsBalanced(const mjModel* m, const mjData* d) {
 // step_: r(a) → H⁻¹ r(a); is it next to nothing, relative to a?
 bool AnalyticBackend::IsStepGood(const mjModel* m, const mjData* d) {
   SolveHessian(m, d, step_.data());
-  const double size = step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>());
-  return size <= (HasCones(d) ? kGoodOfCones : kGood);
+  return StepSize() <= (HasCones(d) ? kGoodOfCones : kGood);
 }
 
 // TermsFor at the acceleration of the data or, where its solver has ended early, at the one that it tends to

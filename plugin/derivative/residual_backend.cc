@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/actuator_range.h"
 #include "core/finite.h"
@@ -127,11 +128,7 @@ class ResidualBackend final : public Backend {
     ParameterDifference::Columns columns;
     theta->Compute(m, d, point_.a(), &columns);
     MatrixXd da = -point_.SolveH(columns.residual);
-    const auto solve = [&](double* x) {
-      Eigen::Map<VectorXd> column(x, nv);
-      column = point_.SolveH(column);
-    };
-    if (Ps) theta->Sensors(m, d, point_.a(), da, solve, Ps);
+    if (Ps) theta->Sensors(m, d, point_.a(), da, Solve(nv), Ps);
     if (!P) return true;
     if (m->opt.integrator == mjINT_RK4) return ParameterStages(m, d, theta, P, missing);
 
@@ -290,13 +287,17 @@ class ResidualBackend final : public Backend {
     return true;
   }
 
-  void Sensors(const mjModel* m, mjData* d, StepDerivative* out) {
-    std::string why;
-    const auto solve = [&](double* x) {
-      Eigen::Map<VectorXd> column(x, m->nv);
+  // H⁻¹ x in place
+  std::function<void(double*)> Solve(int nv) const {
+    return [this, nv](double* x) {
+      Eigen::Map<VectorXd> column(x, nv);
       column = point_.SolveH(column).eval();
     };
-    const ForceChange forces = {&point_.a(), &da_, solve};
+  }
+
+  void Sensors(const mjModel* m, mjData* d, StepDerivative* out) {
+    std::string why;
+    const ForceChange forces = {&point_.a(), &da_, Solve(static_cast<int>(m->nv))};
     sensors_left_ = !difference_.Sensors(m, d, point_.a(), da_, &sensors_, &why, wanted_sensors_, &forces);
     if (sensors_left_) out->coverage.terms.push_back(difference_.LeftToSteps(m, &why));
     const int ndx = 2 * m->nv + m->na;
