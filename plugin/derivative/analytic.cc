@@ -116,18 +116,21 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
     *missing = AnalyticRefusal(m);
     if (!missing->empty()) return false;
   }
-  out->coverage.terms.clear();
   out->status = StepStatus::kOk;
+  const auto failed = [&] {  // in a step, not here
+    out->coverage.terms.clear();
+    return out->status != StepStatus::kOk;
+  };
   at_residual_ = hessian_done_ = false;
   FollowIntegrator(m);
   const bool search = !UsesNoslip(m) && !metric_ && HasOwnHessian(m);
-  if (search && !point_.Start(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
+  if (search && !point_.Start(m, d, sensors, &out->status, missing)) return failed();
   const bool found = search && (d->nefc == 0 || FindMinimum(m, d, products));
   if (found && sensors) {
     d->flg_rnepost = 0;
     mj_sensorAcc(m, d);
   }
-  if (!found && !point_.Forward(m, d, sensors, &out->status, missing)) return out->status != StepStatus::kOk;
+  if (!found && !point_.Forward(m, d, sensors, &out->status, missing)) return failed();
   for (int k = 0; k < kPolish; k++) {
     if (!terms()) return false;
     // a search has ended where r(a) = 0; without rows the engine has solved for a itself
@@ -135,7 +138,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
   }
 
   // the engine's active set was not the solution's
-  if (!point_.Solve(m, d, &out->status, missing)) return out->status != StepStatus::kOk;
+  if (!point_.Solve(m, d, &out->status, missing)) return failed();
   return terms() && finish();
 }
 
@@ -269,24 +272,49 @@ void AnalyticBackend::TakeAcceleration(const mjModel* m, mjData* d) {
 
 // everything at the point that products and matrices share: which terms are closed, forces, the tree, the constraints
 bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, std::string* missing) {
-  out->coverage.terms.clear();
-  std::string tendons, actuators;
-  if (!PrepareMoments(m, d, &tendons, &actuators, missing)) return false;
+  covered_ = 0;
+  const bool ready = PrepareTerms(m, d, &out->coverage, missing);
+  out->coverage.terms.resize(covered_);
+  return ready;
+}
+
+bool AnalyticBackend::PrepareTerms(const mjModel* m, mjData* d, Coverage* coverage, std::string* missing) {
+  std::string tendons;
+  if (!PrepareMoments(m, d, &tendons, missing)) return false;
   if (!smoothed_) TakeAcceleration(m, d);
   if (UsesNoslip(m)) RunNoslip(m, d);
-  const auto cover = [&](const char* term, const std::string& reason) {
-    return Cover(term, reason, &out->coverage, missing);
-  };
   missing->clear();
+  closed_tendons_ = tendons.empty();
+  const std::string adhesion = MoveAdhesive(m, d);
+
+  // what reasons there are but these are the model's: stages have those of the point
+  if (!later_stage_ || differenced_.Any() || !closed_tendons_ || any_adhesion_) {
+    CoverForces(m, tendons, adhesion, coverage, missing);
+  }
+  if (second_solve_) {
+    const VectorXd& Mapplied = UsesNoslip(m) ? noslip_->Ma() : point_.momentum_rate();
+    if (!mass_.Compute(m, d, tendons_, actuation_, acceleration(m).data(), Mapplied.data())) {
+      *missing = "integrator: M + h B is not positive definite";
+      return false;
+    }
+  }
+  PrepareTree(m, d, closed_tendons_ ? &tendons_ : nullptr, coverage, missing);
+  return missing->empty() || !strict_;
+}
+
+// which of the terms beside the tree and the constraints are closed; the others are differenced
+void AnalyticBackend::CoverForces(const mjModel* m, const std::string& tendons, const std::string& adhesion,
+                                  Coverage* coverage, std::string* missing) {
+  const auto cover = [&](std::string_view term, std::string_view reason) {
+    return Cover(term, reason, coverage, missing);
+  };
   cover("rne", switch_.rne ? kSwitched : "");
 
   // passive and actuator forces; gravity compensation through actuators ties the two
-  closed_tendons_ = tendons.empty();
   std::string passive = switch_.passive ? kSwitched : PassiveMissing(m);
-  std::string actuation = actuators;
+  std::string actuation = actuators_missing_;
   if (passive.empty()) passive = tendons;
   if (actuation.empty()) actuation = tendons;
-  const std::string adhesion = MoveAdhesive(m, d);
   if (passive.empty() && m->flg_adhesion) passive = adhesion;
   if (actuation.empty() && any_adhesion_ && HasAdhesiveActuator(m)) {
     actuation = actuation_.AnyDofClamped() ? "adhesion beside a joint at its actuatorfrcrange" : adhesion;
@@ -301,24 +329,14 @@ bool AnalyticBackend::Prepare(const mjModel* m, mjData* d, StepDerivative* out, 
 
   // the integrator's own solve
   const bool implicit = HasImplicitVelocity(m);
-  std::string integrator = implicit ? EffectiveMass::Missing(m, actuators) : "";
+  std::string integrator = implicit ? EffectiveMass::Missing(m, actuators_missing_) : "";
   if (implicit && switch_.integrator) integrator = kSwitched;
   if (implicit && integrator.empty() && m->opt.integrator != mjINT_EULER) integrator = tendons;
   closed_integrator_ = cover("integrator", integrator);
   second_solve_ = implicit && closed_integrator_;
-  const VectorXd& Mapplied = UsesNoslip(m) ? noslip_->Ma() : point_.momentum_rate();
-  if (second_solve_ && !mass_.Compute(m, d, tendons_, actuation_, acceleration(m).data(), Mapplied.data())) {
-    *missing = "integrator: M + h B is not positive definite";
-    return false;
-  }
-
-  PrepareTree(m, d, tendons.empty() ? &tendons_ : nullptr, &out->coverage, missing);
-
-  // what is left is differenced
   differenced_.passive = !closed_passive_;
   differenced_.actuation = !closed_actuation_;
   differenced_.integrator = !closed_integrator_;
-  return missing->empty() || !strict_;
 }
 
 // the caller may have given the model another integrator
@@ -328,31 +346,30 @@ void AnalyticBackend::FollowIntegrator(const mjModel* m) {
 }
 
 // tendons, actuators and M̂ at the point; false where that has no closed form
-bool AnalyticBackend::PrepareMoments(const mjModel* m, const mjData* d, std::string* tendons, std::string* actuators,
-                                     std::string* missing) {
+bool AnalyticBackend::PrepareMoments(const mjModel* m, const mjData* d, std::string* tendons, std::string* missing) {
   *tendons = tendons_.Compute(m, d);
   flexes_.Compute(m, d);
-  *actuators = actuation_.Missing(m);
-  if (tendons->empty() && actuators->empty()) actuation_.Compute(m, d, tendons_);
+  if (!later_stage_) actuators_missing_ = actuation_.Missing(m);
+  if (tendons->empty() && actuators_missing_.empty()) actuation_.Compute(m, d, tendons_);
   if (!metric_) return true;
-  *missing = tendons->empty() ? *actuators : *tendons;
+  *missing = tendons->empty() ? actuators_missing_ : *tendons;
   if (missing->empty()) *missing = metric_->Compute(m, d, tendons_, actuation_);
   if (!missing->empty()) *missing = "integrator discrete: " + *missing;
   return missing->empty();
 }
 
-// notes where a term comes from; true when that is its closed form
-bool AnalyticBackend::Cover(const char* term, const std::string& reason, Coverage* coverage,
-                            std::string* missing) const {
+// notes where a term comes from, most often as the call before; true when that is its closed form
+bool AnalyticBackend::Cover(std::string_view term, std::string_view reason, Coverage* coverage, std::string* missing) {
   const bool closed = reason.empty();
   if (closed && later_stage_) return true;
-  TermCoverage& covered = coverage->terms.emplace_back();
-  covered.term = term;
-  covered.level = closed ? Level::kAnalytic : Level::kResidual;
-  if (closed) return true;
-  covered.reason = reason;
-  if (missing->empty()) *missing = std::string(term) + ": " + reason;
-  return false;
+  const Level level = closed ? Level::kAnalytic : Level::kResidual;
+  if (covered_ == coverage->terms.size()) coverage->terms.emplace_back();
+  TermCoverage& covered = coverage->terms[covered_++];
+  if (covered.term != term) covered.term = term;
+  if (covered.reason != reason) covered.reason = reason;
+  covered.level = level;
+  if (!closed && missing->empty()) *missing = std::string(term) + ": " + std::string(reason);
+  return closed;
 }
 
 // everything on the tree, then constraints

@@ -97,9 +97,12 @@ class AnalyticBackend final : public Backend {
   bool Soften(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   bool Smooth(const mjModel* model, mjData* data, Products products, StepDerivative* out, std::string* missing);
   void FollowIntegrator(const mjModel* model);
-  bool PrepareMoments(const mjModel* model, const mjData* data, std::string* tendons, std::string* actuators,
-                      std::string* missing);
-  bool Cover(const char* term, const std::string& reason, Coverage* coverage, std::string* missing) const;
+  bool PrepareTerms(const mjModel* model, mjData* data, Coverage* coverage, std::string* missing);
+  bool PrepareMoments(const mjModel* model, const mjData* data, std::string* tendons, std::string* missing);
+  void CoverForces(const mjModel* model, const std::string& tendons, const std::string& adhesion, Coverage* coverage,
+                   std::string* missing);
+  void FollowPoint(const mjModel* model, const AnalyticBackend& first);
+  bool Cover(std::string_view term, std::string_view reason, Coverage* coverage, std::string* missing);
   void TakeAcceleration(const mjModel* model, mjData* data);
   void PrepareTree(const mjModel* model, mjData* data, const TendonMoments* tendons, Coverage* coverage,
                    std::string* missing);
@@ -222,6 +225,8 @@ class AnalyticBackend final : public Backend {
   std::unique_ptr<TreeDerivative> rne_;     // where it is switched to differences
   BlockedMatrix rne_columns_;
   TreeInput input_;
+  std::size_t covered_ = 0;  // terms of the coverage so far: behind them are those of the call before
+  std::string actuators_missing_;
   bool closed_tendons_ = false, closed_passive_ = false, closed_actuation_ = false, closed_integrator_ = false;
   const std::vector<char>* wanted_sensors_ = nullptr;  // null: all
   bool sensors_left_ = false;                          // to whole steps, those that difference_ has failed at

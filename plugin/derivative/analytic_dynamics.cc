@@ -49,6 +49,7 @@ bool AnalyticBackend::LinearizeInverse(const mjModel* m, mjData* d, ConstVectorR
   if (!missing->empty()) return false;
   FollowIntegrator(m);
   out->coverage.terms.clear();
+  covered_ = 0;
   out->status = RunInverse(m, d, qacc);
   if (out->status != StepStatus::kOk) return true;
   point_.Residual(m, d);

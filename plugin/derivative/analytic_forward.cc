@@ -63,8 +63,8 @@ bool AnalyticBackend::TermsAfterForward(const mjModel* m, mjData* d, Products pr
   if (!Equilibrium::AcceptsForces(m, d)) forward_results_.SaveNumbers(d, nv);
   FollowIntegrator(m);
   if (metric_) {
-    std::string tendons, actuators;
-    if (!PrepareMoments(m, d, &tendons, &actuators, &missing)) return false;
+    std::string tendons;
+    if (!PrepareMoments(m, d, &tendons, &missing)) return false;
   }
   point_.Accept(m, d);
   at_residual_ = true;

@@ -64,6 +64,7 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     mju_addToScl(at->act, before->act_dot, step, na);
     at->time = d->time + step;
     s.v[i] = Eigen::Map<const VectorXd>(at->qvel, nv);
+    stage(i)->FollowPoint(m, *this);
     stage(i)->actuation_.EnterStage(actuation_, i);
     if (!stage(i)->PreparePoint(m, at, products, status, nullptr, missing) || *status != StepStatus::kOk)
       return false;
@@ -79,6 +80,16 @@ bool AnalyticBackend::PrepareStages(const mjModel* m, const mjData* d, Products 
     before = at;
   }
   return true;
+}
+
+// what the model says of a stage, whose point `first` is at
+void AnalyticBackend::FollowPoint(const mjModel* m, const AnalyticBackend& first) {
+  actuators_missing_ = actuation_.Missing(m);
+  closed_passive_ = first.closed_passive_;
+  closed_actuation_ = first.closed_actuation_;
+  closed_integrator_ = first.closed_integrator_;
+  second_solve_ = first.second_solve_;
+  differenced_ = first.differenced_;
 }
 
 void AnalyticBackend::PullStages(const mjModel* m, const mjData* d, ConstVectorRef lambda, StepVjp* out) {

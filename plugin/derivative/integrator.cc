@@ -73,28 +73,24 @@ __attribute__((always_inline)) inline bool ScatterSums(int nv, int count, double
       column[c + k][i] = h * v[k];
     }
   };
-  int i = 0;
-  for (; i + 4 <= nv; i += 4) {
-    int c = 0;
-    for (; c + 4 <= count; c += 4) {
+  // four columns at a time: so many pages the processor has at hand to write
+  int c = 0;
+  for (; c + 4 <= count; c += 4) {
+    int i = 0;
+    for (; i + 4 <= nv; i += 4) {
       const Double4 r0 = four(i, 0, c), r1 = four(i, 1, c), r2 = four(i, 2, c), r3 = four(i, 3, c);
       Double4 out[4];
       Transpose4(r0, r1, r2, r3, out);
       for (int k = 0; k < 4; k++) {
-        // so many columns are more than the processor fetches ahead by itself
         __builtin_prefetch(column[c + k] + (i & 4 ? nv : 0) + i + kAhead, 1);
         const Double4 v = h * out[k];
         *reinterpret_cast<Loose4*>(column[c + k] + nv + i) = v;
         *reinterpret_cast<Loose4*>(column[c + k] + i) = h * v;
       }
     }
-    for (int k = 0; k < 4 && c < count; k++) some(i + k, c, count - c);
+    for (; i < nv; i++) some(i, c, 4);
   }
-  for (; i < nv; i++) {
-    int c = 0;
-    for (; c + 4 <= count; c += 4) some(i, c, 4);
-    if (c < count) some(i, c, count - c);
-  }
+  for (int i = 0; i < nv && c < count; i++) some(i, c, count - c);
   const Double4 all = (zero[0] + zero[1]) + (zero[2] + zero[3]);
   return (all[0] + all[1]) + (all[2] + all[3]) == 0;
 }
