@@ -213,7 +213,7 @@ bool AnalyticBackend::FindMinimum(const mjModel* m, mjData* d, Products products
     const bool here = size <= kConverged, cones = HasCones(d);
     if (!here && !(size * SearchLine(m, d) <= kGood && same())) continue;
     at_residual_ = !cones || size <= kBend;
-    if (at_residual_ && size > kFar) {
+    if (at_residual_ && size > kFar && !IsRounding(m, d, point_.residual())) {
       at_residual_ = Polish(m, d) <= kGood;
       Residual(m, d);
     }

@@ -90,6 +90,7 @@ class AnalyticBackend final : public Backend {
   bool CanFollowForward(const mjModel* model) const;
   bool TermsAfterForward(const mjModel* model, mjData* data, Products products, StepDerivative* out);
   bool IsBalanced(const mjModel* model, const mjData* data);
+  bool IsRounding(const mjModel* model, const mjData* data, const VectorXd& r) const;
   bool IsStepGood(const mjModel* model, const mjData* data);
   // relative to a
   double StepSize() const { return step_.lpNorm<Eigen::Infinity>() / (1 + point_.a().lpNorm<Eigen::Infinity>()); }

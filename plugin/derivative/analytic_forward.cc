@@ -32,15 +32,19 @@ bool AnalyticBackend::CanFollowForward(const mjModel* m) const {
 
 // r(a) into step_, with the forces as they stand: is it next to nothing?
 bool AnalyticBackend::IsBalanced(const mjModel* m, const mjData* d) {
-  constexpr double kRounding = 1e-12;  // of a diagonal M: couplings have the three digits up to kGood
-  const VectorXd& a = point_.a();
-  const double size = 1 + a.lpNorm<Eigen::Infinity>();
   step_.resize(m->nv);
-  MultiplyInertia(m, d, a.data(), step_.data());
+  MultiplyInertia(m, d, point_.a().data(), step_.data());
   step_ -= point_.momentum_rate();
+  return IsRounding(m, d, step_);
+}
+
+// of r(a), so that no Newton step would make a better
+bool AnalyticBackend::IsRounding(const mjModel* m, const mjData* d, const VectorXd& r) const {
+  constexpr double kRounding = 1e-12;  // of a diagonal M: couplings have the three digits up to kGood
+  const double size = 1 + point_.a().lpNorm<Eigen::Infinity>();
   for (int i = 0; i < m->nv; i++) {
     const double inertia = d->M[m->M_rowadr[i] + m->M_rownnz[i] - 1];
-    if (!(std::abs(step_[i]) <= kRounding * size * inertia)) return false;
+    if (!(std::abs(r[i]) <= kRounding * size * inertia)) return false;
   }
   return true;
 }

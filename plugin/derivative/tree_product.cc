@@ -103,6 +103,13 @@ COSTATE_LANES bool IsZero(const Mat6& HH) {
   return sum[0] + sum[1] + sum[2] + sum[3] == 0;
 }
 
+// of numbers as they lie: to spread them out first would take longer than the product
+COSTATE_LANES double Dot(const double* x, const double* y) {
+  const Double4 first = LoadLanes(x) * LoadLanes(y);
+  const LooseDouble2 last = *reinterpret_cast<const LooseDouble2*>(x + 4) * *reinterpret_cast<const LooseDouble2*>(y + 4);
+  return (first[0] + first[2]) + last[0] + ((first[1] + first[3]) + last[1]);
+}
+
 COSTATE_LANES void AddMatrix(const Mat6& HH, bool first, Mat6* to) {
   for (int c = 0; c < 36; c += 6) {
     Lanes6 column = Lanes6::Load(HH.data() + c);
@@ -132,6 +139,8 @@ COSTATE_SIMD void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, 
     for (int i = m->body_dofadr[b]; i < m->body_dofadr[b] + m->body_dofnum[b]; i++) {
       const Lanes6 S = Lanes6::Load(d->cdof + 6 * i), hh = Times(hessian_[b].HH, S);
       H->diagonal(i) += DotLanes(hh, S);
+      double force[6];
+      hh.Store(force);
 
       // ancestors come in descending order, as a row of H read from its end
       double* row = H->row(i);
@@ -140,7 +149,7 @@ COSTATE_SIMD void TreeDerivative::AddHessian(const mjModel* m, const mjData* d, 
       for (int k = m->dof_parentid[i]; k >= 0; k = m->dof_parentid[k]) {
         do at--;
         while (columns[at] != k);
-        row[at] += DotLanes(hh, Lanes6::Load(d->cdof + 6 * k));
+        row[at] += Dot(force, d->cdof + 6 * k);
       }
     }
     if (m->body_parentid[b] != 0) add(m->body_parentid[b], hessian_[b].HH);
