@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 
 #include "core/driven.h"
 
@@ -75,6 +76,49 @@ struct Spatial {
 
 // (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse`
 // holds what is added to S·U, then 1/D
+// — for all dofs of a body at once, since they would wait for each other: U = I S and K = SᵀU + armature, then LᵀDL of K
+template <int kLanes, int n>
+COSTATE_LANES bool EliminateDofs(ArticulatedDof* dof, Spatial<kLanes>* I, bool has_parent) {
+  using Six = Spatial<kLanes>;
+  Six U[n];
+  double K[n][n];
+  COSTATE_UNROLL for (int k = 0; k < n; k++) {
+    const Six S = Six::Load(dof[k].S);
+    U[k] = (I[0] * S[0] + I[1] * S[1]) + (I[2] * S[2] + I[3] * S[3]) + (I[4] * S[4] + I[5] * S[5]);
+    COSTATE_UNROLL for (int j = 0; j <= k; j++) K[k][j] = Six::Load(dof[j].S).Dot(U[k]);
+    K[k][k] += dof[k].inverse;
+  }
+  COSTATE_UNROLL for (int k = n - 1; k >= 0; k--) {
+    if (!(K[k][k] > 0)) return false;
+    const double inverse = 1 / K[k][k];
+    dof[k].inverse = inverse;
+    COSTATE_UNROLL for (int j = 0; j < k; j++) {
+      const double coupling = K[k][j] * inverse;
+      COSTATE_UNROLL for (int i = 0; i <= j; i++) K[j][i] -= coupling * K[k][i];
+      U[j] -= U[k] * coupling;
+      dof[k].coupling[j] = coupling;
+    }
+    U[k].Store(&dof[k].U);
+    if (!has_parent) continue;
+    const Six scaled = U[k] * inverse;
+    for (int c = 0; c < 6; c++) I[c] -= scaled * U[k][c];
+  }
+  return true;
+}
+
+// calls f(std::integral_constant) of the number of a body's dofs
+template <typename F>
+COSTATE_LANES auto WithCount(int n, F f) {
+  switch (n) {
+    case 1: return f(std::integral_constant<int, 1>());
+    case 2: return f(std::integral_constant<int, 2>());
+    case 3: return f(std::integral_constant<int, 3>());
+    case 4: return f(std::integral_constant<int, 4>());
+    case 5: return f(std::integral_constant<int, 5>());
+    default: return f(std::integral_constant<int, 6>());
+  }
+}
+
 template <int kLanes>
 COSTATE_LANES bool EliminateOf(int nbody, ArticulatedBody* bodies, ArticulatedDof* dofs) {
   using Six = Spatial<kLanes>;
@@ -83,23 +127,45 @@ COSTATE_LANES bool EliminateOf(int nbody, ArticulatedBody* bodies, ArticulatedDo
     const ArticulatedBody& body = bodies[bodies[n].order];
     Six I[6];
     for (int c = 0; c < 6; c++) I[c] = Six::Load(body.inertia[c]);
-    for (int j = body.end - 1; j >= body.begin; j--) {
-      ArticulatedDof& dof = dofs[j];
-      const Six S = Six::Load(dof.S);
-      const Six U = (I[0] * S[0] + I[1] * S[1]) + (I[2] * S[2] + I[3] * S[3]) + (I[4] * S[4] + I[5] * S[5]);
-      const double pivot = S.Dot(U) + dof.inverse;
-      if (!(pivot > 0)) return false;
-      const double inverse = 1 / pivot;
-      const Six scaled = U * inverse;
-      for (int c = 0; c < 6; c++) I[c] -= scaled * U[c];
-      U.Store(&dof.U);
-      dof.inverse = inverse;
+    ArticulatedDof* dof = dofs + body.begin;
+    const bool has_parent = body.parent != 0;
+    if (!WithCount(
+            body.end - body.begin, [&](auto n) __attribute__((always_inline)) {
+              return EliminateDofs<kLanes, n>(dof, I, has_parent);
+            })) {
+      return false;
     }
-    if (body.parent == 0) continue;
+    if (!has_parent) continue;
     Double8* parent = bodies[body.parent].inertia;
     for (int c = 0; c < 6; c++) (Six::Load(parent[c]) + I[c]).Store(parent + c);
   }
   return true;
+}
+
+// forces of the dofs of a body, of what its leaves push it with
+template <int kLanes, int n>
+COSTATE_LANES void Push(const ArticulatedDof* dof, Spatial<kLanes>* force, double* x) {
+  using Six = Spatial<kLanes>;
+  double t[n];
+  COSTATE_UNROLL for (int j = 0; j < n; j++) t[j] = x[j] - Six::Load(dof[j].S).Dot(*force);
+  COSTATE_UNROLL for (int k = n - 1; k >= 0; k--) {
+    COSTATE_UNROLL for (int j = 0; j < k; j++) t[j] -= dof[k].coupling[j] * t[k];
+    x[k] = t[k];
+    *force += Six::Load(dof[k].U) * (t[k] * dof[k].inverse);
+  }
+}
+
+// accelerations of the dofs of a body, of how its parent moves
+template <int kLanes, int n>
+COSTATE_LANES void Move(const ArticulatedDof* dof, Spatial<kLanes>* motion, double* x) {
+  using Six = Spatial<kLanes>;
+  double t[n];
+  COSTATE_UNROLL for (int j = 0; j < n; j++) t[j] = (x[j] - Six::Load(dof[j].U).Dot(*motion)) * dof[j].inverse;
+  COSTATE_UNROLL for (int j = 0; j < n; j++) {
+    COSTATE_UNROLL for (int k = j + 1; k < n; k++) t[k] -= dof[k].coupling[j] * t[j];
+    x[j] = t[j];
+    *motion += Six::Load(dof[j].S) * t[j];
+  }
 }
 
 template <int kLanes>
@@ -110,11 +176,10 @@ COSTATE_LANES void SolveOf(int nbody, ArticulatedBody* body, const ArticulatedDo
   for (int n = nbody - 1; n > 0; n--) {
     const int b = body[n].order;
     if (b < 0) continue;
+    const int begin = body[b].begin, end = body[b].end;
     Six force = Six::Load(body[b].spatial);
-    for (int j = body[b].end - 1; j >= body[b].begin; j--) {
-      x[j] -= Six::Load(dof[j].S).Dot(force);
-      force += Six::Load(dof[j].U) * (x[j] * dof[j].inverse);
-    }
+    WithCount(
+        end - begin, [&](auto n) __attribute__((always_inline)) { Push<kLanes, n>(dof + begin, &force, x + begin); });
     Double8* parent = &body[body[b].parent].spatial;
     (Six::Load(*parent) + force).Store(parent);
   }
@@ -122,11 +187,10 @@ COSTATE_LANES void SolveOf(int nbody, ArticulatedBody* body, const ArticulatedDo
   for (int n = 1; n < nbody; n++) {
     const int b = body[n].order;
     if (b < 0) continue;
+    const int begin = body[b].begin, end = body[b].end;
     Six motion = Six::Load(body[body[b].parent].spatial);
-    for (int j = body[b].begin; j < body[b].end; j++) {
-      x[j] = (x[j] - Six::Load(dof[j].U).Dot(motion)) * dof[j].inverse;
-      motion += Six::Load(dof[j].S) * x[j];
-    }
+    WithCount(
+        end - begin, [&](auto n) __attribute__((always_inline)) { Move<kLanes, n>(dof + begin, &motion, x + begin); });
     motion.Store(&body[b].spatial);
   }
 }

@@ -19,8 +19,10 @@ struct ArticulatedBody {
   int order;               ///< body at this place by depth: what follows each other rarely waits for each other
 };
 struct ArticulatedDof {
+  static constexpr int kMost = 6;  // of one body
   Double8 S, U;
-  double inverse;
+  double inverse;              ///< 1/D
+  double coupling[kMost - 1];  ///< S_j·U / D with the dofs j of its body that come before it
 };
 
 /// Nothing may couple branches: neither M (tendon armature) nor what is added to it.
