@@ -256,17 +256,33 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
 }
 
 // (C11) ∂r/∂q = JᵀJ (D κ − f g), ∂r/∂v = JᵀJ D b, H = JᵀJ D; friction rows have no position
-void ConstraintDerivative::FillFactors(const mjModel* model, const mjData* data, bool quadratic, Row* out) {
-  const int row = out->efc, type = data->efc_type[row];
+namespace {
+
+struct RowFactors {
+  double D, damping, force, q, v;
+};
+
+inline RowFactors FactorsOf(const mjModel* model, const mjData* data, int row, bool quadratic) {
+  const int type = data->efc_type[row];
   const RowLaw law = RowLawOf(model, data, row);
-  out->D = out->h = quadratic ? data->efc_D[row] : 0;
-  out->damping = law.damping;
-  out->force = data->efc_force[row];
-  out->v = PLANT("row: velocity", out->D * law.damping);
+  RowFactors out = {quadratic ? data->efc_D[row] : 0, law.damping, data->efc_force[row], 0, 0};
+  out.v = PLANT("row: velocity", out.D * law.damping);
   if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
     const double kappa = PLANT("row: stiffness", law.stiffness);
-    out->q = out->D * kappa - PLANT("row: impedance", ImpedanceGain(model, data, row, out->force));
+    out.q = out.D * kappa - PLANT("row: impedance", ImpedanceGain(model, data, row, out.force));
   }
+  return out;
+}
+
+}  // namespace
+
+void ConstraintDerivative::FillFactors(const mjModel* model, const mjData* data, bool quadratic, Row* out) {
+  const RowFactors factors = FactorsOf(model, data, out->efc, quadratic);
+  out->D = out->h = factors.D;
+  out->damping = factors.damping;
+  out->force = factors.force;
+  out->q = factors.q;
+  out->v = factors.v;
 }
 
 // where it is not quadratic, a constant force along a constant J
@@ -276,13 +292,11 @@ bool ConstraintDerivative::AddSingle(const mjModel* model, const mjData* data, i
   if (!friction && (type != mjCNSTR_LIMIT_JOINT || model->jnt_type[id] == mjJNT_BALL)) return false;
   if (data->efc_state[row] != mjCNSTRSTATE_QUADRATIC) return true;
   const int dof = friction ? id : model->jnt_dofadr[id];
-  Row factors{};
-  factors.efc = row;
-  FillFactors(model, data, true, &factors);
-  single_.push_back({row, dof, factors.q, factors.v, factors.h});
+  const RowFactors factors = FactorsOf(model, data, row, true);
+  single_.push_back({row, dof, factors.q, factors.v, factors.D});
   single_q_[dof] += factors.q;
   single_v_[dof] += factors.v;
-  single_h_[dof] += PLANT("row: hessian", factors.h);
+  single_h_[dof] += PLANT("row: hessian", factors.D);
   return true;
 }
 
