@@ -106,7 +106,8 @@ COSTATE_LANES bool IsZero(const Mat6& HH) {
 // of numbers as they lie: to spread them out first would take longer than the product
 COSTATE_LANES double Dot(const double* x, const double* y) {
   const Double4 first = LoadLanes(x) * LoadLanes(y);
-  const LooseDouble2 last = *reinterpret_cast<const LooseDouble2*>(x + 4) * *reinterpret_cast<const LooseDouble2*>(y + 4);
+  const LooseDouble2 last =
+      *reinterpret_cast<const LooseDouble2*>(x + 4) * *reinterpret_cast<const LooseDouble2*>(y + 4);
   return (first[0] + first[2]) + last[0] + ((first[1] + first[3]) + last[1]);
 }
 
