@@ -4,6 +4,7 @@
 #define COSTATE_DERIVATIVE_COLUMNS_H_
 
 #include <cstddef>
+#include <vector>
 
 #include "derivative/tree_solver.h"
 
@@ -49,6 +50,27 @@ class Columns {
     const double* factor = rows_ ? rows_ : columns_ + begin;
     double* out = rows_ ? out_ + begin : out_;
     for (int i = 0; i < n; i++) out[i] -= scale * factor[i] * x[i];
+  }
+
+  /// R(row_i, column_j) −= x_i y_j.
+  void SubtractProduct(const std::vector<int>& row, const std::vector<double>& x, const std::vector<int>& column,
+                       const std::vector<double>& y) {
+    const auto dot = [](const double* of, const std::vector<int>& at, const std::vector<double>& values) {
+      double sum = 0;
+      for (std::size_t k = 0; k < at.size(); k++) sum += of[at[k]] * values[k];
+      return sum;
+    };
+    if (rows_) {
+      const double sum = dot(rows_, row, x);
+      for (std::size_t j = 0; j < column.size(); j++) out_[column[j]] -= sum * y[j];
+    } else if (columns_) {
+      const double sum = dot(columns_, column, y);
+      for (std::size_t i = 0; i < row.size(); i++) out_[row[i]] -= x[i] * sum;
+    } else {
+      for (std::size_t i = 0; i < row.size(); i++) {
+        for (std::size_t j = 0; j < column.size(); j++) (*this)(row[i], column[j]) -= x[i] * y[j];
+      }
+    }
   }
 
  private:

@@ -13,6 +13,7 @@
 #include "derivative/hardest_rows.h"
 #include "derivative/impedance.h"
 #include "derivative/plant.h"
+#include "derivative/spatial_lanes.h"
 
 namespace costate {
 
@@ -26,6 +27,13 @@ double BareInertia(const mjModel* m, const mjData* d, int dof) { return d->M[m->
 Vec3 FirstRow(const mjData* d, const mjContact& contact) {
   const bool pyramid = d->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
   return Vec3Map(contact.frame) + (pyramid ? contact.friction[0] : 0) * Vec3Map(contact.frame + 3);
+}
+
+// of friction or a limit of a hinge or slide; −1: J may have more
+int OnlyDof(const mjModel* m, const mjData* d, int row) {
+  const int type = d->efc_type[row], id = d->efc_id[row];
+  if (type == mjCNSTR_FRICTION_DOF) return id;
+  return type == mjCNSTR_LIMIT_JOINT && m->jnt_type[id] != mjJNT_BALL ? m->jnt_dofadr[id] : -1;
 }
 
 bool HasKnownMoment(const mjModel* m, int i, const Actuation& actuation) {
@@ -50,9 +58,8 @@ std::string RestingTendon(const mjModel* m, const mjData* d) {
 Metric::Metric(const mjModel* model)
     : axes_(model),
       fluid_(model),
-      J_(model->nv),
-      x_(model->nv),
-      added_(model->nv),
+      x_(Eigen::VectorXd::Zero(model->nv)),
+      added_(Eigen::VectorXd::Zero(model->nv)),
       force_(model->nv),
       slope_(2 * model->nv + model->na + model->nu) {
   for (int body = 1; body < model->nbody; body++) {
@@ -102,7 +109,7 @@ std::string Metric::Compute(const mjModel* m, const mjData* d, const TendonMomen
                             const Actuation& actuation) {
   element_.Clear();
   couplings_.Clear();
-  scales_.clear();
+  scales_.Clear();
   spins_.clear();
   has_mass_rate_ = has_fluid_rate_ = false;
   if (HasLeastR(d)) return "rows without softness";
@@ -173,22 +180,25 @@ void Metric::ForFluid(const mjModel* m, const mjData* d, F f) const {
   }
 }
 
-// (I12) bodies that nothing reaches: neither a row nor a spring or damper of M̂
-void Metric::AddSpins(const mjModel* m, const mjData* d) {
-  if (free_bodies_.empty()) return;
-  reached_.assign(m->nv, 0);
+// does a row, or a spring or damper of M̂, reach one of six dofs?
+bool Metric::IsReached(const mjModel* m, const mjData* d, int first) const {
+  const auto is_one = [first](int dof) { return dof >= first && dof < first + 6; };
+  const auto any = [&](const std::vector<int>& dofs) { return std::any_of(dofs.begin(), dofs.end(), is_one); };
   for (int i = 0; i < d->nefc; i++) {
-    ForJacobianRow(m, d, i, [&](int j, double J) { reached_[j] |= J != 0; });
+    bool found = false;
+    if (mj_isSparse(m)) ForJacobianRow(m, d, i, [&](int j, double J) { found |= is_one(j) && J != 0; });
+    else found = !mju_isZero(d->efc_J + static_cast<std::size_t>(i) * m->nv + first, 6);
+    if (found) return true;
   }
-  for (const Element& e : element_.all()) {
-    for (int j : e.dof) reached_[j] |= e.acts();
-  }
-  for (const std::vector<int>& dofs : couplings_.all()) {
-    for (int j : dofs) reached_[j] = 1;
-  }
+  return std::any_of(element_.all().begin(), element_.all().end(),
+                     [&](const Element& e) { return e.acts() && any(e.dof); }) ||
+         std::any_of(couplings_.all().begin(), couplings_.all().end(), any);
+}
+
+// (I12) bodies that nothing reaches
+void Metric::AddSpins(const mjModel* m, const mjData* d) {
   for (int body : free_bodies_) {
-    const auto of_body = reached_.begin() + m->body_dofadr[body];
-    if (std::find(of_body, of_body + 6, 1) != of_body + 6) continue;
+    if (IsReached(m, d, m->body_dofadr[body])) continue;
     Spin& spin = spins_.emplace_back(m, d, body);
     const int first = spin.body.dof();
     Mat6 block = spin.body.damping();
@@ -365,17 +375,17 @@ void Metric::AddColumns(const mjModel* m, const mjData* d, const double* a, Colu
 }
 
 // (I10) M_kk moves with the dofs behind k: ∂M_kk/∂q_j = −2 (S_j × S_k)·(I_j S_k), I_j of all that j moves
-void Metric::FindDiagonalRates(const mjModel* m, const mjData* d) {
+COSTATE_SIMD void Metric::FindDiagonalRates(const mjModel* m, const mjData* d) {
   if (has_mass_rate_) return;
   has_mass_rate_ = true;
   const int nv = static_cast<int>(m->nv);
   mass_rate_.setZero(nv, nv);
   for (int j = 0; j < nv; j++) {
-    const Vec6 Sj = Vec6Map(d->cdof + 6 * j);
-    const Inertia behind = Inertia::From(d->crb + 10 * m->dof_bodyid[j]);
+    const Lanes6 Sj = Lanes6::Load(d->cdof + 6 * j);
+    const InertiaLanes behind(d->crb + 10 * m->dof_bodyid[j]);
     for (int k = m->dof_parentid[axes_.group[j]]; k >= 0; k = m->dof_parentid[k]) {
-      const Vec6 Sk = Vec6Map(d->cdof + 6 * k);
-      mass_rate_(k, j) = PLANT("metric: diagonal of M", -2 * CrossMotion(Sj, Sk).dot(behind * Sk));
+      const Lanes6 Sk = Lanes6::Load(d->cdof + 6 * k);
+      mass_rate_(k, j) = PLANT("metric: diagonal of M", -2 * DotLanes(CrossMotion(Sj, Sk), behind * Sk));
     }
   }
 }
@@ -390,28 +400,120 @@ void Metric::FindFluidRates(const mjModel* m, const mjData* d) {
   fluid_.AddDiagonalColumns(m, d, &rates);
 }
 
-// slope_ += ∂(J x) by q of a contact's first row at fixed x = x_
-void Metric::AddContactTurning(const mjModel* m, const mjData* d, const mjContact& contact,
-                               const ContactMotion& motion) {
-  const bool pyramid = d->efc_type[contact.efc_address] == mjCNSTR_CONTACT_PYRAMIDAL;
-  const ContactJacobian rows(m, d, axes_, contact, motion, pyramid ? 2 : 1);
-  for (std::size_t n = 0; n < rows.dof.size(); n++) {
-    for (std::size_t k = 0; k < rows.turner.size(); k++) {
-      double sum = rows.turn[0](n, k);
-      if (pyramid) sum += contact.friction[0] * rows.turn[1](n, k);
-      slope_[rows.turner[k]] += PLANT("metric: contact row", x_[rows.dof[n]] * sum);
+// (I10) slope_ += ∂(J x) by q of a contact's first row, along e = `direction`, at fixed x = x_: with U the motion of body
+// 2 against body 1 that x makes, and F the wrench of a unit force along e,
+//   e·(u × Ω + ω × dp) + Σ_i x_i (S_k × S_i)·F, i over the dofs whose axes k turns.
+COSTATE_SIMD void Metric::AddContactTurning(const mjModel* m, const mjData* d, const mjContact& contact,
+                                            const Vec3& direction, const ContactMotion& motion) {
+  const int body[2] = {ContactBody(m, contact, 0), ContactBody(m, contact, 1)};
+  const int last[2] = {LastDof(m, body[0]), LastDof(m, body[1])};
+  const auto origin = [&](int side) __attribute__((always_inline)) {
+    return LoadLanes(d->subtree_com + 3 * m->body_rootid[body[side]]);
+  };
+  const Double4 about = origin(last[1] >= 0 ? 1 : 0), shift = last[0] >= 0 ? about - origin(0) : Double4{};
+  const Double4 p = LoadLanes(contact.pos) - about, e = {direction[0], direction[1], direction[2], 0};
+  const Lanes6 F = {CrossLanes(p, e), e};
+  const int common = ForExclusiveDofs(m, last[0], last[1], [](int, int) {});
+  const auto axis = [&](int i, int side) __attribute__((always_inline)) {
+    const Lanes6 S = Lanes6::Load(d->cdof + 6 * i);
+    return side == 0 ? MotionAbout(S, shift) : S;
+  };
+  const auto moving = [&](int i, int side) __attribute__((always_inline)) {
+    return (side == 0 ? -x_[i] : x_[i]) * axis(i, side);
+  };
+
+  Lanes6 U = Lanes6::Zero(), turning = Lanes6::Zero();
+  for (int side = 0; side < 2; side++) {
+    for (int i = last[side]; i != common; i = m->dof_parentid[i]) {
+      const Lanes6 Ui = moving(i, side);
+      U += Ui;
+      if (!axes_.fixed[i]) turning += Ui;
     }
   }
+
+  // covectors of (dφ, dp, Ω), then of the motions that make them
+  const Double4 u = U.l + CrossLanes(U.a, p);
+  const Double4 point = PLANT("metric: contact point moves", CrossLanes(e, U.a)),
+                turn = PLANT("metric: contact frame turns", CrossLanes(e, u));
+  const double geometry[6] = {point[0], point[1], point[2], turn[0], turn[1], turn[2]};
+  const auto covector = [&](const ContactMatrix& by) __attribute__((always_inline)) {
+    Lanes6 sum = Lanes6::Zero();
+    for (int n = 0; n < 6; n++) sum += geometry[n] * Lanes6::Load(by.data() + 6 * (n + 1));
+    return Lanes6{sum.a + CrossLanes(p, sum.l), sum.l};
+  };
+  const Lanes6 both = covector(motion.by_both), second = covector(motion.by_geom2);
+
+  for (int side = 0; side < 2; side++) {
+    const Lanes6 own = side == 0 ? both - second : second;
+    Lanes6 turned = Lanes6::Zero();
+    for (int end = last[side]; end != common; end = m->dof_parentid[axes_.group[end]]) {
+      const int begin = axes_.group[end];
+      for (int i = begin; i <= end; i++) {
+        if (!axes_.fixed[i]) turned += moving(i, side);
+      }
+      const Lanes6 by_axis = own + PLANT("metric: contact axes turn", CrossForce(turned, F));
+      for (int i = begin; i <= end; i++) slope_[i] += DotLanes(by_axis, axis(i, side));
+    }
+  }
+  const Lanes6 by_axis = both + PLANT("metric: contact axes turn", CrossForce(turning, F));
+  for (int i = common; i >= 0; i = m->dof_parentid[i]) slope_[i] += DotLanes(by_axis, axis(i, 1));
+}
+
+// the entries of J
+void Metric::ReadRow(const mjModel* m, const mjData* d, int row) {
+  row_dof_.clear();
+  row_J_.clear();
+  const auto keep = [this](int dof, double J) {
+    if (J == 0) return;
+    row_dof_.push_back(dof);
+    row_J_.push_back(J);
+  };
+  const int dof = OnlyDof(m, d, row);
+  if (dof >= 0 && !mj_isSparse(m)) keep(dof, d->efc_J[static_cast<std::size_t>(row) * m->nv + dof]);
+  else ForJacobianRow(m, d, row, keep);
+}
+
+// Jᵀ f of rows, as far as D makes f. @pre ReadRow of a single one. @return false if it makes none
+bool Metric::ReadForces(const mjModel* m, const mjData* d, int row, int count, Scale* out) {
+  out->dof.clear();
+  out->force.clear();
+  const auto is_made = [d](int i) {
+    const int state = d->efc_state[i];
+    return (state == mjCNSTRSTATE_QUADRATIC || state == mjCNSTRSTATE_CONE) && d->efc_force[i] != 0;
+  };
+  if (count == 1) {
+    if (!is_made(row)) return false;
+    out->dof = row_dof_;
+    for (double J : row_J_) out->force.push_back(J * d->efc_force[row]);
+    return true;
+  }
+  bool any = false;
+  for (int i = row; i < row + count; i++) {
+    if (!is_made(i)) continue;
+    if (!any) force_.setZero();
+    any = true;
+    ForJacobianRow(m, d, i, [&](int j, double J) { force_[j] += J * d->efc_force[i]; });
+  }
+  for (int k = 0; k < m->nv && any; k++) {
+    if (force_[k] != 0) out->dof.push_back(k), out->force.push_back(force_[k]);
+  }
+  return any;
 }
 
 // (I10) D goes as 1/ρ, ρ = Σ J²/M̂_kk / Σ J²/M_kk over the first row of a contact, or the row itself
 void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDerivative& constraint) {
-  scales_.clear();
+  scales_.Clear();
   const bool added = d->efm_active && d->efm_sdiag && !AreZero(d->efm_sdiag, m->nv);
-  const bool moved =
-      std::any_of(element_.all().begin(), element_.all().end(), [](const Element& e) { return e.gain.moves(); });
+  bool moved = false;
+  moving_.clear();
+  for (const Element& e : element_.all()) {
+    const bool moves = e.gain.moves();
+    moved = moved || moves;
+    if (moves || e.moment) moving_.push_back(&e);
+  }
   if (!added && !moved) return;
   const int nv = static_cast<int>(m->nv);
+  const int columns = moved ? static_cast<int>(slope_.size()) : any_fluid_ ? 2 * nv : nv;  // that slopes are by
   for (int row = 0, count; row < d->nefc; row += count) {
     const int id = d->efc_id[row];
     const mjContact* contact = d->efc_type[row] < mjCNSTR_CONTACT_FRICTIONLESS ? nullptr : d->contact + id;
@@ -419,40 +521,35 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
     const ElementContact* element = contact ? constraint.element(id) : nullptr;
     if (contact ? !element && !constraint.contact_motion(id) : constraint.remainder()[row]) continue;
 
-    // their forces, as far as D makes them
-    force_.setZero();
-    bool any = false;
-    for (int i = row; i < row + count; i++) {
-      const int state = d->efc_state[i];
-      if ((state != mjCNSTRSTATE_QUADRATIC && state != mjCNSTRSTATE_CONE) || d->efc_force[i] == 0) continue;
-      any = true;
-      ForJacobianRow(m, d, i, [&](int j, double J) { force_[j] += J * d->efc_force[i]; });
-    }
-    if (!any || IsHardest(d, row)) continue;
-
-    double bare = 0, effective = 0;
-    J_.setZero();
-    ForJacobianRow(m, d, row, [&](int k, double J) {
-      J_[k] = J;
-      const double M = BareInertia(m, d, k);
+    if (IsHardest(d, row)) continue;
+    ReadRow(m, d, row);
+    const std::size_t n = row_dof_.size();
+    double bare = 0, effective = 0, largest = 0;
+    for (std::size_t i = 0; i < n; i++) {
+      const double J = row_J_[i], M = BareInertia(m, d, row_dof_[i]);
       bare += J * J / M;
-      effective += J * J / (added ? M + d->efm_sdiag[k] : M);
-    });
-    if ((bare == effective && !moved) || J_.lpNorm<Eigen::Infinity>() < kNothing) continue;
+      effective += J * J / (added ? M + d->efm_sdiag[row_dof_[i]] : M);
+      largest = std::max(largest, std::abs(J));
+    }
+    if ((bare == effective && !moved) || largest < kNothing) continue;
+    Scale& scale = scales_.Append();
+    if (!ReadForces(m, d, row, count, &scale)) {
+      scales_.RemoveLast();
+      continue;
+    }
     FindDiagonalRates(m, d);
     if (any_fluid_) FindFluidRates(m, d);
-    slope_.setZero();
-    x_.setZero();
-    added_.setZero();
-    for (int k = 0; k < nv; k++) {
-      if (J_[k] == 0) continue;
-      const double M = BareInertia(m, d, k), all = added ? M + d->efm_sdiag[k] : M, J2 = J_[k] * J_[k];
-      x_[k] = 2 * J_[k] * (1 / (all * effective) - 1 / (M * bare));
+    slope_.head(columns).setZero();
+    for (std::size_t i = 0; i < n; i++) {
+      const int k = row_dof_[i];
+      const double J = row_J_[i], M = BareInertia(m, d, k), all = added ? M + d->efm_sdiag[k] : M, J2 = J * J;
+      x_[k] = 2 * J * (1 / (all * effective) - 1 / (M * bare));
       added_[k] = -J2 / (all * all * effective);
       slope_.head(nv) += (added_[k] + J2 / (M * M * bare)) * mass_rate_.row(k).transpose();
       if (any_fluid_) slope_.head(2 * nv) -= PLANT("metric: moving fluid", added_[k] * fluid_rate_.row(k).transpose());
     }
-    for (const Element& e : element_.all()) {
+    for (const Element* moving : moving_) {
+      const Element& e = *moving;
       if (e.gain.moves()) {
         double by_s = 0;
         for (std::size_t k = 0; k < e.dof.size(); k++) by_s += added_[e.dof[k]] * e.J[k] * e.J[k];
@@ -466,15 +563,14 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
       }
     }
     if (element) element->AddTurning(FirstRow(d, *contact), x_, &slope_);
-    else if (contact) AddContactTurning(m, d, *contact, *constraint.contact_motion(id));
+    else if (contact) AddContactTurning(m, d, *contact, FirstRow(d, *contact), *constraint.contact_motion(id));
     else constraint.AddRowTurning(m, d, axes_, row, x_, &slope_);
 
-    Scale& scale = scales_.emplace_back();
+    for (int k : row_dof_) x_[k] = added_[k] = 0;
     scale.row = row;
-    for (int k = 0; k < nv; k++) {
-      if (force_[k] != 0) scale.dof.push_back(k), scale.force.push_back(force_[k]);
-    }
-    for (int k = 0; k < slope_.size(); k++) {
+    scale.turner.clear();
+    scale.slope.clear();
+    for (int k = 0; k < columns; k++) {
       if (slope_[k] != 0) scale.turner.push_back(k), scale.slope.push_back(slope_[k]);
     }
   }
@@ -482,17 +578,12 @@ void Metric::LinearizeRows(const mjModel* m, const mjData* d, const ConstraintDe
 
 const Metric::Scale* Metric::FindScale(int row) const {
   const auto of_row = [&](const Scale& scale) { return scale.row == row; };
-  const auto found = std::find_if(scales_.begin(), scales_.end(), of_row);
-  return found == scales_.end() ? nullptr : &*found;
+  const auto found = std::find_if(scales_.all().begin(), scales_.all().end(), of_row);
+  return found == scales_.all().end() ? nullptr : &*found;
 }
 
 void Metric::AddRows(Columns* R) const {
-  for (const Scale& scale : scales_) {
-    for (std::size_t i = 0; i < scale.dof.size(); i++) {
-      for (std::size_t j = 0; j < scale.turner.size(); j++)
-        (*R)(scale.dof[i], scale.turner[j]) -= scale.force[i] * scale.slope[j];
-    }
-  }
+  for (const Scale& scale : scales_.all()) R->SubtractProduct(scale.dof, scale.force, scale.turner, scale.slope);
 }
 
 }  // namespace costate

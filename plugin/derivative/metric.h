@@ -105,13 +105,16 @@ class Metric {
                                double s, double kappa);
   std::string AddElements(const mjModel* model, const mjData* data, const TendonMoments& tendons,
                           const Actuation& actuation);
+  bool IsReached(const mjModel* model, const mjData* data, int first) const;
   void AddSpins(const mjModel* model, const mjData* data);
+  void ReadRow(const mjModel* model, const mjData* data, int row);
+  bool ReadForces(const mjModel* model, const mjData* data, int row, int count, Scale* out);
   void FindDiagonalRates(const mjModel* model, const mjData* data);
   void FindFluidRates(const mjModel* model, const mjData* data);
   // f(i, j, entry) for i ≥ j of the fluid's blocks, which have the pattern of M
   template <typename F>
   void ForFluid(const mjModel* model, const mjData* data, F f) const;
-  void AddContactTurning(const mjModel* model, const mjData* data, const mjContact& contact,
+  void AddContactTurning(const mjModel* model, const mjData* data, const mjContact& contact, const Vec3& direction,
                          const ContactMotion& motion);
 
   AxisGroups axes_;
@@ -121,15 +124,17 @@ class Metric {
   bool any_fluid_ = false;
   Refilled<Element> element_;
   std::vector<Spin> spins_;
-  std::vector<char> reached_;   // dofs that a row has, or a spring or damper
   std::vector<char> is_added_;  // actuators that have an element
   Refilled<std::vector<int>> couplings_;
-  std::vector<Scale> scales_;
+  Refilled<Scale> scales_;
   RowMatrix mass_rate_;         // ∂M_kk/∂q_j, (k, j)
   Eigen::MatrixXd fluid_rate_;  // that of the fluid's (k, k) by q and v
   bool has_mass_rate_ = false, has_fluid_rate_ = false;
-  // of a row: its J; what turns with it, slope of ln ρ by M̂_kk − M_kk; forces that D makes; slope of ln ρ
-  Eigen::VectorXd J_, x_, added_, force_;
+  std::vector<const Element*> moving_;  // whose gain or moment moves
+  // of a row: its J; what turns with it, slope of ln ρ by M̂_kk − M_kk, zero elsewhere; forces that D makes; slope of ln ρ
+  std::vector<int> row_dof_;
+  std::vector<double> row_J_;
+  Eigen::VectorXd x_, added_, force_;
   Eigen::VectorXd slope_;  // by q and v, activations and controls
 };
 
