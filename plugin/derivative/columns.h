@@ -67,8 +67,10 @@ class Columns {
       const double sum = dot(columns_, column, y);
       for (std::size_t i = 0; i < row.size(); i++) out_[row[i]] -= x[i] * sum;
     } else {
-      for (std::size_t i = 0; i < row.size(); i++) {
-        for (std::size_t j = 0; j < column.size(); j++) (*this)(row[i], column[j]) -= x[i] * y[j];
+      const int stride = matrix_ ? BlockedMatrix::kWidth : 1;
+      for (std::size_t j = 0; j < column.size(); j++) {
+        double* first = (*this)(0, column[j]).at;
+        for (std::size_t i = 0; i < row.size(); i++) first[row[i] * stride] -= x[i] * y[j];
       }
     }
   }
