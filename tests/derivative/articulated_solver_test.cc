@@ -27,6 +27,7 @@ const char* kModel = R"(
         </body>
       </body>
       <body pos="3 0 0"><joint type="slide"/><joint type="ball" pos="0 0 0.1"/><geom type="box" size="0.1 0.2 0.3"/></body>
+      <body pos="6 0 0"><joint type="slide"/><joint type="slide" axis="1 0 0"/><joint type="ball"/><geom type="box" size="0.3 0.2 0.1" pos="0.1 0 0"/></body>
       <body><geom size="0.1"/><body pos="5 0 0"><joint axis="0 1 0"/><geom size="0.1" pos="0.1 0 0"/></body></body>
     </worldbody>
     <actuator>

@@ -526,6 +526,40 @@ TEST_F(LinearizeTest, CoverageOfSeveralStepsIsThatOfTheWorst) {
   EXPECT_EQ(sum(fine, other).size(), 2u);
 }
 
+// what a caller's derivative has of another call is written over, from longer and shorter lists and other levels
+TEST_F(LinearizeTest, CoverageIsThatOfTheLastCall) {
+  std::vector<std::pair<ModelPtr, LinearizeOptions>> calls;
+  const auto add = [&](const std::string& option, const char* actuators, const LinearizeOptions& options) {
+    calls.emplace_back(LoadModelFromString(LimbScene(option, actuators)), options);
+  };
+  add("", "", {});
+  add("", "", {.sensors = false});
+  add("", "", {.sensors = false, .smoothing = 0.01});
+  add("<option integrator='RK4'/>", "", {});
+  add("<option integrator='discrete'/>", "", {.sensors = false});
+  add("", "", {.level = Level::kResidual});
+  add("<option density='1000' wind='0 0 1'/>", "<adhesion name='grip' body='root' gain='5' ctrlrange='0 1'/>", {});
+  add("", "", {.level = Level::kStep});
+  StepDerivative reused;
+  for (std::size_t n = 0; n < calls.size(); n++) {
+    for (const std::size_t k : {n, std::size_t{0}, n, calls.size() - 1 - n}) {
+      const mjModel* m = calls[k].first.get();
+      Linearizer linearizer(m, calls[k].second);
+      StepDerivative fresh;
+      linearizer.Linearize(DefaultState(m), support::RandomControl(m, 6), &fresh);
+      linearizer.Linearize(DefaultState(m), support::RandomControl(m, 6), &reused);
+      ASSERT_EQ(reused.coverage.terms.size(), fresh.coverage.terms.size()) << n << " " << k;
+      ASSERT_GT(fresh.coverage.terms.size(), 0u);
+      for (std::size_t i = 0; i < fresh.coverage.terms.size(); i++) {
+        const TermCoverage &was = fresh.coverage.terms[i], &is = reused.coverage.terms[i];
+        EXPECT_EQ(is.term, was.term);
+        EXPECT_EQ(is.level, was.level);
+        EXPECT_EQ(is.reason, was.reason);
+      }
+    }
+  }
+}
+
 TEST_F(LinearizeTest, AModelWithoutStateOrControlHasEmptyMatrices) {
   const ModelPtr model = LoadModelFromString("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>");
   for (Level level : {Level::kBest, Level::kStep}) {
