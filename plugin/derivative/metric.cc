@@ -402,7 +402,8 @@ void Metric::FindFluidRates(const mjModel* m, const mjData* d) {
 
 // (I10) slope_ += ∂(J x) by q of a contact's first row, along e = `direction`, at fixed x = x_: with U the motion of body
 // 2 against body 1 that x makes, and F the wrench of a unit force along e,
-//   e·(u × Ω + ω × dp) + Σ_i x_i (S_k × S_i)·F, i over the dofs whose axes k turns.
+//   e·(u × Ω + ω × dp) + Σ_i x_i (S_k × S_i)·F, i over the dofs whose axes k turns. (Axes of free translations
+// stand, but S × S of two of them is zero anyway.)
 COSTATE_SIMD void Metric::AddContactTurning(const mjModel* m, const mjData* d, const mjContact& contact,
                                             const Vec3& direction, const ContactMotion& motion) {
   const int body[2] = {ContactBody(m, contact, 0), ContactBody(m, contact, 1)};
@@ -422,13 +423,9 @@ COSTATE_SIMD void Metric::AddContactTurning(const mjModel* m, const mjData* d, c
     return (side == 0 ? -x_[i] : x_[i]) * axis(i, side);
   };
 
-  Lanes6 U = Lanes6::Zero(), turning = Lanes6::Zero();
+  Lanes6 U = Lanes6::Zero();
   for (int side = 0; side < 2; side++) {
-    for (int i = last[side]; i != common; i = m->dof_parentid[i]) {
-      const Lanes6 Ui = moving(i, side);
-      U += Ui;
-      if (!axes_.fixed[i]) turning += Ui;
-    }
+    for (int i = last[side]; i != common; i = m->dof_parentid[i]) U += moving(i, side);
   }
 
   // covectors of (dφ, dp, Ω), then of the motions that make them
@@ -448,14 +445,12 @@ COSTATE_SIMD void Metric::AddContactTurning(const mjModel* m, const mjData* d, c
     Lanes6 turned = Lanes6::Zero();
     for (int end = last[side]; end != common; end = m->dof_parentid[axes_.group[end]]) {
       const int begin = axes_.group[end];
-      for (int i = begin; i <= end; i++) {
-        if (!axes_.fixed[i]) turned += moving(i, side);
-      }
+      for (int i = begin; i <= end; i++) turned += moving(i, side);
       const Lanes6 by_axis = own + PLANT("metric: contact axes turn", CrossForce(turned, F));
       for (int i = begin; i <= end; i++) slope_[i] += DotLanes(by_axis, axis(i, side));
     }
   }
-  const Lanes6 by_axis = both + PLANT("metric: contact axes turn", CrossForce(turning, F));
+  const Lanes6 by_axis = both + PLANT("metric: contact axes turn", CrossForce(U, F));
   for (int i = common; i >= 0; i = m->dof_parentid[i]) slope_[i] += DotLanes(by_axis, axis(i, 1));
 }
 
