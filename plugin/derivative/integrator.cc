@@ -82,6 +82,7 @@ __attribute__((always_inline)) inline bool ScatterSums(int nv, int count, double
       Double4 out[4];
       Transpose4(r0, r1, r2, r3, out);
       for (int k = 0; k < 4; k++) {
+        // to write, what is not asked for ahead is waited for
         __builtin_prefetch(column[c + k] + (i & 4 ? nv : 0) + i + kAhead, 1);
         const Double4 v = h * out[k];
         *reinterpret_cast<Loose4*>(column[c + k] + nv + i) = v;
