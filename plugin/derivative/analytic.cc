@@ -117,7 +117,7 @@ bool AnalyticBackend::Minimum(const mjModel* m, mjData* d, Products products, bo
     if (!missing->empty()) return false;
   }
   out->status = StepStatus::kOk;
-  const auto failed = [&] {  // in a step, not here
+  const auto failed = [&] {  // by the engine's numbers, or else by a closed form that is missing
     out->coverage.terms.clear();
     return out->status != StepStatus::kOk;
   };
@@ -287,7 +287,7 @@ bool AnalyticBackend::PrepareTerms(const mjModel* m, mjData* d, Coverage* covera
   closed_tendons_ = tendons.empty();
   const std::string adhesion = MoveAdhesive(m, d);
 
-  // what reasons there are but these are the model's: stages have those of the point
+  // all other reasons are the model's: later stages have those of the point
   if (!later_stage_ || differenced_.Any() || !closed_tendons_ || any_adhesion_) {
     CoverForces(m, tendons, adhesion, coverage, missing);
   }

@@ -74,9 +74,8 @@ struct Spatial {
   }
 };
 
-// (S4) U = I S, D = S·U + armature; the dof's motion takes U Uᵀ / D off the inertia that its parent feels. `inverse`
-// holds what is added to S·U, then 1/D
-// — for all dofs of a body at once, since they would wait for each other: U = I S and K = SᵀU + armature, then LᵀDL of K
+// (S4) U = I S and K = SᵀU + armature of all dofs of a body, K = LᵀDL and U ← U L⁻¹; their motion takes U D⁻¹ Uᵀ off the
+// inertia that the parent feels. `inverse` holds what is added to SᵀU, then 1/D
 template <int kLanes, int n>
 COSTATE_LANES bool EliminateDofs(ArticulatedDof* dof, Spatial<kLanes>* I, bool has_parent) {
   using Six = Spatial<kLanes>;

@@ -256,42 +256,24 @@ ConstraintDerivative::Pair* ConstraintDerivative::FindPair(const mjModel* model,
 }
 
 // (C11) ∂r/∂q = JᵀJ (D κ − f g), ∂r/∂v = JᵀJ D b, H = JᵀJ D; friction rows have no position
-namespace {
-
-struct RowFactors {
-  double D, damping, force, q, v;
-};
-
-inline RowFactors FactorsOf(const mjModel* model, const mjData* data, int row, bool quadratic) {
+ConstraintDerivative::RowFactors ConstraintDerivative::FactorsOf(const mjModel* model, const mjData* data, int row,
+                                                                 bool quadratic) {
   const int type = data->efc_type[row];
   const RowLaw law = RowLawOf(model, data, row);
-  RowFactors out = {quadratic ? data->efc_D[row] : 0, law.damping, data->efc_force[row], 0, 0};
-  out.v = PLANT("row: velocity", out.D * law.damping);
+  const double D = quadratic ? data->efc_D[row] : 0;
+  RowFactors out = {0, PLANT("row: velocity", D * law.damping), D, data->efc_force[row], law.damping};
   if (type != mjCNSTR_FRICTION_DOF && type != mjCNSTR_FRICTION_TENDON) {
     const double kappa = PLANT("row: stiffness", law.stiffness);
-    out.q = out.D * kappa - PLANT("row: impedance", ImpedanceGain(model, data, row, out.force));
+    out.q = D * kappa - PLANT("row: impedance", ImpedanceGain(model, data, row, out.force));
   }
   return out;
 }
 
-}  // namespace
-
-void ConstraintDerivative::FillFactors(const mjModel* model, const mjData* data, bool quadratic, Row* out) {
-  const RowFactors factors = FactorsOf(model, data, out->efc, quadratic);
-  out->D = out->h = factors.D;
-  out->damping = factors.damping;
-  out->force = factors.force;
-  out->q = factors.q;
-  out->v = factors.v;
-}
-
 // where it is not quadratic, a constant force along a constant J
 bool ConstraintDerivative::AddSingle(const mjModel* model, const mjData* data, int row) {
-  const int type = data->efc_type[row], id = data->efc_id[row];
-  const bool friction = type == mjCNSTR_FRICTION_DOF;
-  if (!friction && (type != mjCNSTR_LIMIT_JOINT || model->jnt_type[id] == mjJNT_BALL)) return false;
+  const int dof = OnlyDof(model, data, row);
+  if (dof < 0) return false;
   if (data->efc_state[row] != mjCNSTRSTATE_QUADRATIC) return true;
-  const int dof = friction ? id : model->jnt_dofadr[id];
   const RowFactors factors = FactorsOf(model, data, row, true);
   single_.push_back({row, dof, factors.q, factors.v, factors.D});
   single_q_[dof] += factors.q;
@@ -351,24 +333,14 @@ bool ConstraintDerivative::ScalarRow(const mjModel* model, const mjData* data, i
 
   // entries of J
   out.start = static_cast<int>(row_dof_.size());
-  if (mj_isSparse(model)) {
-    const int begin = data->efc_J_rowadr[row], end = begin + data->efc_J_rownnz[row];
-    for (int n = begin; n < end; n++) {
-      if (data->efc_J[n] == 0) continue;
-      row_dof_.push_back(data->efc_J_colind[n]);
-      row_J_.push_back(data->efc_J[n]);
-    }
-  } else {
-    for (int j = 0; j < model->nv; j++) {
-      const double J = data->efc_J[row * model->nv + j];
-      if (J == 0) continue;
-      row_dof_.push_back(j);
-      row_J_.push_back(J);
-    }
-  }
+  ForJacobianRow(model, data, row, [this](int dof, double J) {
+    if (J == 0) return;
+    row_dof_.push_back(dof);
+    row_J_.push_back(J);
+  });
   out.count = static_cast<int>(row_dof_.size()) - out.start;
 
-  FillFactors(model, data, quadratic, &out);
+  static_cast<RowFactors&>(out) = FactorsOf(model, data, row, quadratic);
   if (out.curved_dof >= 0)
     out.rate = PLANT("equality: joint, rate", data->qacc[out.curved_dof] + out.damping * data->qvel[out.curved_dof]);
   return true;
@@ -521,7 +493,7 @@ bool ConstraintDerivative::FindForce(const mjModel* model, const mjData* data, i
     out->J = J;
     out->q = row.q;
     out->v = row.v;
-    out->a = row.h;
+    out->a = row.D;
   };
   for (const Row& row : row_) {
     if (row.efc == efc) take(row, row.count, row_dof_.data() + row.start, row_J_.data() + row.start);
@@ -588,7 +560,7 @@ void ConstraintDerivative::AddPairsAndRows(const mjModel* model, const mjData* d
     const int* dof = row_dof_.data() + row.start;
     const double* J = row_J_.data() + row.start;
     const auto add = [&](int i, int j, double JJ) __attribute__((always_inline)) {
-      if (H && j <= i) H->Add(i, j, PLANT("row: hessian", JJ * row.h));
+      if (H && j <= i) H->Add(i, j, PLANT("row: hessian", JJ * row.D));
       if (!R) return;
       (*R)(i, j) -= JJ * row.q;
       (*R)(i, nv + j) -= JJ * row.v;

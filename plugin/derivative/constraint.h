@@ -139,20 +139,22 @@ class ConstraintDerivative {
     int chain_start, chain_count;  // dofs that move exactly one of the two bodies
     int common;                    // last dof that moves both; -1: none
   };
+  struct RowFactors {
+    double q, v, D;         // of JᵀJ in ∂r/∂q, ∂r/∂v, H
+    double force, damping;  // f and b
+  };
   // a row whose Jacobian has few entries: r −= Jᵀ f, f = −D y
-  struct Row {
-    int start, count;       // its entries in row_dof_, row_J_
-    double q, v, h;         // factors of JᵀJ in ∂r/∂q, ∂r/∂v, H
-    int curved_dof;         // equality: J at this dof depends on its own q …
-    double curved_dJ;       // … with this slope
-    double force, D, rate;  // and then f, D and J'·(a + b v) matter too
-    double damping;
+  struct Row : RowFactors {
+    int start, count;  // its entries in row_dof_, row_J_
+    int curved_dof;    // equality: J at this dof depends on its own q …
+    double curved_dJ;  // … with this slope
+    double rate;       // and then J'·(a + b v) matters too
     int efc;
   };
   // limits and dry friction of hinges and slides: J is ±1 at one dof
   struct SingleRow {
     int efc, dof;
-    double q, v, h;
+    double q, v, D;
   };
 
   // part `scale` of a row's J that is the moment of a tendon or an edge: it turns; an equality's scale changes with the
@@ -185,7 +187,7 @@ class ConstraintDerivative {
   void KeepContact(const mjModel* model, const mjData* data, int c, const TreeDerivative& tree, const BeltMotion* belt);
   bool ScalarRow(const mjModel* model, const mjData* data, int row, std::string* missing);
   bool AddSingle(const mjModel* model, const mjData* data, int row);
-  static void FillFactors(const mjModel* model, const mjData* data, bool quadratic, Row* out);
+  static RowFactors FactorsOf(const mjModel* model, const mjData* data, int row, bool quadratic);
   void AddPair(const mjModel* model, const mjData* data, const TreeDerivative& tree, const Pair& pair,
                Columns* R) const;
   void AddPairHessian(const mjModel* model, const mjData* data, const Pair& pair, const int* entry,

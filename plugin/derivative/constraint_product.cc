@@ -69,7 +69,7 @@ bool ConstraintDerivative::AddDiagonal(double* diagonal) const {
   for (std::size_t i = 0; i < single_h_.size(); i++) diagonal[i] += single_h_[i];
   for (const Row& row : row_) {
     if (row.count > 1) return false;
-    for (int n = row.start; n < row.start + row.count; n++) diagonal[row_dof_[n]] += row.h * row_J_[n] * row_J_[n];
+    for (int n = row.start; n < row.start + row.count; n++) diagonal[row_dof_[n]] += row.D * row_J_[n] * row_J_[n];
   }
   return true;
 }

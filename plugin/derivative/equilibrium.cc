@@ -50,21 +50,15 @@ struct ForwardOptions {
   bool operator==(const ForwardOptions&) const = default;
 };
 
-// J a: in dense J, rows of friction and limits of single dofs hold one number
+// J a
 void MultiplyJacobian(const mjModel* m, const mjData* d, const mjtNum* a, mjtNum* y) {
   if (mj_isSparse(m)) return mj_mulJacVec(m, d, y, a);
   const int nv = static_cast<int>(m->nv), contacts = d->ne + d->nf + d->nl;
   mju_mulMatVec(y, d->efc_J, a, d->ne, nv);
   for (int i = d->ne; i < contacts; i++) {
-    const int type = d->efc_type[i], id = d->efc_id[i];
     const mjtNum* J = d->efc_J + static_cast<std::size_t>(i) * nv;
-    if (type == mjCNSTR_FRICTION_DOF) {
-      y[i] = J[id] * a[id];
-    } else if (type == mjCNSTR_LIMIT_JOINT && m->jnt_type[id] != mjJNT_BALL) {
-      y[i] = J[m->jnt_dofadr[id]] * a[m->jnt_dofadr[id]];
-    } else {
-      y[i] = mju_dot(J, a, nv);
-    }
+    const int only = OnlyDof(m, d, i);
+    y[i] = only >= 0 ? J[only] * a[only] : mju_dot(J, a, nv);
   }
   mju_mulMatVec(y + contacts, d->efc_J + static_cast<std::size_t>(contacts) * nv, a, d->nefc - contacts, nv);
 }

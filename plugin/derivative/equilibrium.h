@@ -14,14 +14,23 @@
 
 namespace costate {
 
-/// Calls f(column, value) for each entry of row i of the constraint Jacobian.
+/// The dof of a row of friction or of a limit of a hinge or slide, whose J has no other entry; -1: it may have more.
+inline int OnlyDof(const mjModel* m, const mjData* d, int row) {
+  const int type = d->efc_type[row], id = d->efc_id[row];
+  if (type == mjCNSTR_FRICTION_DOF) return id;
+  return type == mjCNSTR_LIMIT_JOINT && m->jnt_type[id] != mjJNT_BALL ? m->jnt_dofadr[id] : -1;
+}
+
+/// Calls f(column, value) for each entry of row i of the constraint Jacobian; of a dense one also for zeros.
 template <typename F>
 void ForJacobianRow(const mjModel* m, const mjData* d, int i, F f) {
   if (mj_isSparse(m)) {
     const int adr = d->efc_J_rowadr[i];
     for (int k = 0; k < d->efc_J_rownnz[i]; k++) f(d->efc_J_colind[adr + k], d->efc_J[adr + k]);
   } else {
-    for (int k = 0; k < m->nv; k++) f(k, d->efc_J[static_cast<std::size_t>(i) * m->nv + k]);
+    const mjtNum* J = d->efc_J + static_cast<std::size_t>(i) * m->nv;
+    if (const int only = OnlyDof(m, d, i); only >= 0) return f(only, J[only]);
+    for (int k = 0; k < m->nv; k++) f(k, J[k]);
   }
 }
 

@@ -29,13 +29,6 @@ Vec3 FirstRow(const mjData* d, const mjContact& contact) {
   return Vec3Map(contact.frame) + (pyramid ? contact.friction[0] : 0) * Vec3Map(contact.frame + 3);
 }
 
-// of friction or a limit of a hinge or slide; −1: J may have more
-int OnlyDof(const mjModel* m, const mjData* d, int row) {
-  const int type = d->efc_type[row], id = d->efc_id[row];
-  if (type == mjCNSTR_FRICTION_DOF) return id;
-  return type == mjCNSTR_LIMIT_JOINT && m->jnt_type[id] != mjJNT_BALL ? m->jnt_dofadr[id] : -1;
-}
-
 bool HasKnownMoment(const mjModel* m, int i, const Actuation& actuation) {
   return actuation.moment(m->actuator_outadr[i]).moment || HasConstantMoment(m, i);
 }
@@ -400,10 +393,8 @@ void Metric::FindFluidRates(const mjModel* m, const mjData* d) {
   fluid_.AddDiagonalColumns(m, d, &rates);
 }
 
-// (I10) slope_ += ∂(J x) by q of a contact's first row, along e = `direction`, at fixed x = x_: with U the motion of body
-// 2 against body 1 that x makes, and F the wrench of a unit force along e,
-//   e·(u × Ω + ω × dp) + Σ_i x_i (S_k × S_i)·F, i over the dofs whose axes k turns. (Axes of free translations
-// stand, but S × S of two of them is zero anyway.)
+// (I10) slope_ += ∂(J x) by q of a contact's first row, along e = `direction`, at fixed x = x_. Axes of free translations
+// stand, but S × S of two of them is zero anyway.
 COSTATE_SIMD void Metric::AddContactTurning(const mjModel* m, const mjData* d, const mjContact& contact,
                                             const Vec3& direction, const ContactMotion& motion) {
   const int body[2] = {ContactBody(m, contact, 0), ContactBody(m, contact, 1)};
@@ -458,14 +449,11 @@ COSTATE_SIMD void Metric::AddContactTurning(const mjModel* m, const mjData* d, c
 void Metric::ReadRow(const mjModel* m, const mjData* d, int row) {
   row_dof_.clear();
   row_J_.clear();
-  const auto keep = [this](int dof, double J) {
+  ForJacobianRow(m, d, row, [this](int dof, double J) {
     if (J == 0) return;
     row_dof_.push_back(dof);
     row_J_.push_back(J);
-  };
-  const int dof = OnlyDof(m, d, row);
-  if (dof >= 0 && !mj_isSparse(m)) keep(dof, d->efc_J[static_cast<std::size_t>(row) * m->nv + dof]);
-  else ForJacobianRow(m, d, row, keep);
+  });
 }
 
 // Jᵀ f of rows, as far as D makes f. @pre ReadRow of a single one. @return false if it makes none
