@@ -42,7 +42,7 @@ COSTATE_SIMD_LANES(bool, AreZeros, (const double* x, std::ptrdiff_t n), AreZeroO
 
 }  // namespace
 
-bool IsFinite(const double* x, std::ptrdiff_t n) { return AreFinite(x, n); }
+bool AreAllFinite(const double* x, std::ptrdiff_t n) { return AreFinite(x, n); }
 
 bool AreAllZero(const double* x, std::ptrdiff_t n) { return AreZeros(x, n); }
 

@@ -9,12 +9,19 @@
 
 namespace costate {
 
-bool IsFinite(const double* x, std::ptrdiff_t n);
+bool AreAllFinite(const double* x, std::ptrdiff_t n);
+/// The call would take longer than a few numbers do.
+inline bool IsFinite(const double* x, std::ptrdiff_t n) {
+  if (n >= 8) return AreAllFinite(x, n);
+  double zero = 0;
+  for (std::ptrdiff_t i = 0; i < n; i++) zero += 0 * x[i];
+  return zero == 0;
+}
 inline bool IsFinite(const MatrixXd& X) { return IsFinite(X.data(), X.size()); }
 inline bool IsFinite(const VectorXd& x) { return IsFinite(x.data(), x.size()); }
 
 bool AreAllZero(const double* x, std::ptrdiff_t n);
-/// A negative zero is one. The call would take longer than a few numbers do.
+/// A negative zero is one.
 inline bool AreZero(const double* x, std::ptrdiff_t n) {
   if (n >= 8) return AreAllZero(x, n);
   std::ptrdiff_t i = 0;

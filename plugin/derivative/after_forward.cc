@@ -30,31 +30,49 @@ struct Numbers {
 };
 enum { kGoodNumbers = 1, kSameSum = 2, kZeros = 4 };
 
-template <int kLanes>
+// the last lanes overlap those before: what is looked at twice counts once
+template <int kLanes, typename ByLanes, typename One>
+__attribute__((always_inline)) inline void ForNumbers(std::ptrdiff_t n, ByLanes by_lanes, One one) {
+  std::ptrdiff_t i = 0;
+  if (n >= kLanes) {
+    for (; i + kLanes < n; i += kLanes) by_lanes(i);
+    by_lanes(n - kLanes);
+  } else {
+    for (; i < n; i++) one(i);
+  }
+}
+
+template <int kRegister>
 __attribute__((always_inline)) inline int LookAtOf(const Numbers& of) {
+  constexpr int kLanes = std::min(kRegister, 4);  // most spans are short
   using Loose = typename Lanes<kLanes>::Loose;
   using Bits = typename Lanes<kLanes>::Bits;
   const Bits most = Bits{} + std::bit_cast<long long>(static_cast<double>(mjMAXVAL));
   Bits excess = {}, difference = {}, any = {};  // the first is negative where a number is too large, or none
   bool good = true, same = true, none = true;
   for (const Span& span : of.good) {
-    std::ptrdiff_t i = 0;
-    for (; i + kLanes <= span.size; i += kLanes)
-      excess |= most - (*reinterpret_cast<const Bits*>(span.begin + i) & kNumberBits);
-    for (; i < span.size; i++) good &= std::abs(span.begin[i]) <= mjMAXVAL;
+    ForNumbers<kLanes>(
+        span.size,
+        [&](std::ptrdiff_t i) __attribute__((always_inline)) {
+          excess |= most - (*reinterpret_cast<const Bits*>(span.begin + i) & kNumberBits);
+        },
+        [&](std::ptrdiff_t i) { good &= std::abs(span.begin[i]) <= mjMAXVAL; });
   }
-  std::ptrdiff_t i = 0;
-  for (; i + kLanes <= of.nv; i += kLanes) {
-    Loose sum = *reinterpret_cast<const Loose*>(of.passive + i) - *reinterpret_cast<const Loose*>(of.bias + i);
-    sum += *reinterpret_cast<const Loose*>(of.applied + i);
-    sum += *reinterpret_cast<const Loose*>(of.actuator + i);
-    sum -= *reinterpret_cast<const Loose*>(of.sum + i);
-    difference |= reinterpret_cast<Bits>(sum);
-  }
-  for (; i < of.nv; i++) same &= of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i];
-  i = 0;
-  for (; i + kLanes <= of.zero.size; i += kLanes) any |= *reinterpret_cast<const Bits*>(of.zero.begin + i);
-  for (; i < of.zero.size; i++) none &= of.zero.begin[i] == 0;
+  ForNumbers<kLanes>(
+      of.nv,
+      [&](std::ptrdiff_t i) __attribute__((always_inline)) {
+        Loose sum = *reinterpret_cast<const Loose*>(of.passive + i) - *reinterpret_cast<const Loose*>(of.bias + i);
+        sum += *reinterpret_cast<const Loose*>(of.applied + i);
+        sum += *reinterpret_cast<const Loose*>(of.actuator + i);
+        sum -= *reinterpret_cast<const Loose*>(of.sum + i);
+        difference |= reinterpret_cast<Bits>(sum);
+      },
+      [&](std::ptrdiff_t i) { same &= of.passive[i] - of.bias[i] + of.applied[i] + of.actuator[i] == of.sum[i]; });
+  ForNumbers<kLanes>(
+      of.zero.size,
+      [&](std::ptrdiff_t i)
+          __attribute__((always_inline)) { any |= *reinterpret_cast<const Bits*>(of.zero.begin + i); },
+      [&](std::ptrdiff_t i) { none &= of.zero.begin[i] == 0; });
   for (int k = 0; k < kLanes; k++) {
     good &= excess[k] >= 0;
     same &= (difference[k] & kNumberBits) == 0;

@@ -46,7 +46,8 @@ EffectiveMass::EffectiveMass(const mjModel* model)
     : solver_(model->dof_parentid, static_cast<int>(model->nv), FindWaist(model)),
       articulated_solver_(model),
       diagonal_(model->nv),
-      slope_(model->nv) {}
+      slope_(model->nv),
+      any_standalone_(AnyStandaloneFree(model)) {}
 
 std::string EffectiveMass::Missing(const mjModel* m, const std::string& actuation) {
   if (m->opt.integrator == mjINT_EULER) return "";
@@ -76,6 +77,7 @@ void EffectiveMass::Add(int row, int col, double value) {
 
 // a damper's part of M'
 void EffectiveMass::AddDamping(const mjModel* m, const int* dof, const mjtNum* J, int n, double B) {
+  if (n == 1) return Add(dof[0], dof[0], B * J[0] * J[0]);
   for (int k = 0; k < n && B != 0; k++) {
     for (int l = 0; l < n; l++) {
       if (dof[l] <= dof[k] && KeepsDamping(m, dof[k], dof[l])) Add(dof[k], dof[l], B * J[k] * J[l]);
@@ -202,7 +204,7 @@ bool EffectiveMass::FactorMass(const mjModel* m, const mjData* d) {
   if (m->opt.integrator != mjINT_IMPLICIT) coriolis_.reset();
   else if (!coriolis_) coriolis_ = std::make_unique<CoriolisDamping>(m);
   free_.clear();
-  const bool free_bodies = m->opt.integrator == mjINT_IMPLICITFAST && AnyStandaloneFree(m);
+  const bool free_bodies = m->opt.integrator == mjINT_IMPLICITFAST && any_standalone_;
   articulated_ = use_products_ && entries_.empty() && !free_bodies && !coriolis_ && ArticulatedSolver::Pays(m);
   if (articulated_) return articulated_solver_.Factor(m, d, diagonal_.data());
   solver_.AddRows(m->M_rowadr, m->M_rownnz, m->M_colind, d->M);

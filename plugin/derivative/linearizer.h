@@ -163,16 +163,16 @@ void Linearizer::Impl::Guarded(Out* out, const Calls& calls) {
 template <typename Out, typename Fast, typename Whole>
 void Linearizer::Impl::AfterForward(mjData* from, Out* out, const Fast& fast, const Whole& whole) {
   CheckData(model, from);
-  Guarded(out, [&] {
-    Backend* backend = levels[kAnalytic].get();
-    if (backend && options.substeps == 1 && !theta) {
-      EngineGuard guard(from, EngineGuard::Around::kEngine);
-      try {
-        if (IsAfterForward(model, from, &work) && fast(backend) && AllFinite(*out)) return;
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::kEngine) throw;  // a caller's stack may be too full for it
-      }
+  Backend* backend = levels[kAnalytic].get();
+  if (backend && options.substeps == 1 && !theta) {
+    EngineGuard guard(from, EngineGuard::Around::kEngine);
+    try {
+      if (IsAfterForward(model, from, &work) && fast(backend) && AllFinite(*out)) return;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kEngine) throw;  // a caller's stack may be too full for it
     }
+  }
+  Guarded(out, [&] {
     LoadFrom(from);
     whole();
   });

@@ -61,6 +61,7 @@ COSTATE_LANES Double4 CoriolisTransposed(const InertiaLanes& I, double half, con
 }
 
 COSTATE_SIMD void UpBodies(const Pass& pass) {
+  const double of_e = PLANT("pull: mass times e", -1.0);
   for (int b = 1; b < pass.nbody; b++) {
     PullBody& out = pass.body[b];
     const PullChain own = pass.chain[b];
@@ -79,7 +80,7 @@ COSTATE_SIMD void UpBodies(const Pass& pass) {
     const InertiaLanes I(cinert);
     const Lanes6 V = Lanes6::Load(pass.velocity + 6 * b), momentum = I * V;
     const Lanes6 bias = PLANT("pull: bias", CrossForce(V, momentum));
-    const Lanes6 coriolis = {PLANT("pull: coriolis", CoriolisTransposed(I, half, V, momentum.l, W)), Double4{}};
+    const Lanes6 coriolis = {PLANT("pull: coriolis", -CoriolisTransposed(I, half, V, momentum.l, W)), Double4{}};
     Double4 more[6];
     Transpose(bias, Lanes6::Zero(), Lanes6::Zero(), Lanes6::Zero(), more);
     Transpose(Lanes6::Zero(), coriolis, Lanes6::Zero(), Lanes6::Zero(), covector);
@@ -87,14 +88,59 @@ COSTATE_SIMD void UpBodies(const Pass& pass) {
     for (int k = 0; k < 6; k++) {
       out.field[k] = field[k];
       out.velocity[k] = velocity[k];
-      out.force[k] = PLANT("pull: inertia", force[k]) + more[k];
+      out.force[k] = PLANT("pull: inertia", force[k]) * Double4{1, 1, of_e, of_e} + more[k];
       out.covector[k] = covector[k];
     }
     out.motion = W;
   }
 }
 
-// (R7), with the cross products moved from the axes to the sums, once for a group
+// what the axes of a group meet: of the parent and the groups before
+struct Meeting {
+  Double4 field[6], sum[6], velocity[6], dual[6];
+};
+
+// F and G = I W, −M e's likewise, meet the fields W and a: lanes change places. Vᵃ, Σ_group S v and V meet A, G and G
+COSTATE_LANES Meeting Meet(const PullBody& parent, const PullBody& body) {
+  Meeting with;
+  for (int k = 0; k < 6; k++) {
+    const Double4 force = body.force[k];
+    with.field[k] = parent.field[k];
+    with.sum[k] = __builtin_shufflevector(force, force, 1, 0, 3, 2);
+    with.velocity[k] = parent.velocity[k];
+    with.dual[k] = __builtin_shufflevector(force, body.covector[k], 6, 1, 1, 1);
+  }
+  return with;
+}
+
+// (R7) of dofs begin … end at one place, with the cross products moved from their axes to the sums
+COSTATE_LANES void PullGroup(const Pass& pass, const PullBody& body, int begin, int end, Meeting* with, double* out) {
+  for (int n = begin; n < end && end - begin > 1; n++) {
+    for (int k = 0; k < 6; k++) with->velocity[k] += pass.S[6 * n + k] * Double4{0, pass.qvel[n], 0, 0};
+  }
+  Double4 cross[6], by_axis[6], by_rate[6];
+  Cross(with->field, with->sum, cross);
+  Cross(with->velocity, with->dual, by_axis);
+  for (int k = 0; k < 6; k++) {
+    // each where its lane is: moving it there would take longer than a product. By rate: G, −B, V × G
+    const Double4 covector = body.covector[k], rate = __builtin_shufflevector(covector, by_axis[k], 0, 1, 6, 7);
+    by_rate[k] = __builtin_shufflevector(rate, with->sum[k], 4, 1, 2, 3);
+    by_axis[k] += covector;
+  }
+  for (int n = begin; n < end; n++) {
+    const double *S = pass.S + 6 * n, *S_dot = pass.S_dot + 6 * n;
+    Double4 sum = {}, axis = {}, rate = {};
+    for (int k = 0; k < 6; k++) {
+      sum += S[k] * cross[k];
+      axis += S[k] * by_axis[k];
+      rate += S_dot[k] * by_rate[k];
+    }
+    sum += __builtin_shufflevector(rate, axis, 4, 1, 2, 3);
+    out[n] += PLANT("pull: q", (sum[0] + sum[2]) + (sum[1] + sum[3]));
+    out[pass.nv + n] += PLANT("pull: v", axis[1] - 2 * rate[0]);
+  }
+}
+
 COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
   for (int b = pass.nbody - 1; b > 0; b--) {
     const PullBody& body = pass.body[b];
@@ -102,44 +148,19 @@ COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
     if (own.parent < 0) continue;
     PullBody& parent = pass.body[own.parent];
     if (own.end > own.begin) {
-      // F and I W, of M e likewise, meet the fields W and a: lanes change places. Vᵃ, Σ_group S v and V meet A, −G and
-      // G = I W
-      Double4 field[6], sum[6], velocity[6], dual[6];
-      for (int k = 0; k < 6; k++) {
-        const Double4 force = body.force[k], A = body.covector[k], G = force[1] * Double4{0, -1, 1, 1};
-        field[k] = parent.field[k];
-        sum[k] = __builtin_shufflevector(force, force, 1, 0, 3, 2);
-        velocity[k] = parent.velocity[k];
-        dual[k] = __builtin_shufflevector(G, A, 6, 1, 2, 3);
-      }
-
-      for (int j = own.begin; j < own.end;) {
-        const int end = pass.group_end[j];
-        for (int n = j; n < end && end - j > 1; n++) {
-          for (int k = 0; k < 6; k++) velocity[k] += pass.S[6 * n + k] * Double4{0, pass.qvel[n], 0, 0};
+      // nothing of what the last group meets is kept
+      int j = own.begin, end = pass.group_end[j];
+      if (end == own.end) {
+        Meeting with = Meet(parent, body);
+        PullGroup(pass, body, j, end, &with, out);
+      } else {
+        Meeting with = Meet(parent, body);
+        for (;; j = end, end = pass.group_end[j]) {
+          PullGroup(pass, body, j, end, &with, out);
+          if (end == own.end) break;
+          for (int n = j; n < end; n++) Advance(pass, n, with.field, with.velocity);
+          for (int k = 0; k < 6; k++) with.velocity[k] *= Double4{1, 0, 1, 0};
         }
-        Double4 cross[6], turn[6];
-        Cross(field, sum, cross);
-        Cross(velocity, dual, turn);
-        for (int n = j; n < end; n++) {
-          const double *S = pass.S + 6 * n, *S_dot = pass.S_dot + 6 * n;
-          Double4 dot = {}, by_axis = {}, by_rate = {};
-          for (int k = 0; k < 6; k++) {
-            // each sum where its lane is: moving it here would take longer than a product
-            const Double4 covector = body.covector[k];
-            const Double4 rate = __builtin_shufflevector(covector, turn[k], 0, 1, 6, 7);
-            dot += S[k] * cross[k];
-            by_axis += S[k] * (covector + turn[k]);
-            by_rate += S_dot[k] * __builtin_shufflevector(rate, dual[k], 0, 1, 2, 7);
-          }
-          out[n] += PLANT("pull: q", dot[0] + dot[1] + by_axis[0] + by_rate[2] - by_rate[1]) -
-                    PLANT("pull: mass times e", dot[2] + dot[3]);
-          out[pass.nv + n] -= PLANT("pull: v", by_axis[1] + 2 * by_rate[3]);
-        }
-        if (end == own.end) break;
-        for (int n = j; n < end; n++) Advance(pass, n, field, velocity);
-        for (int k = 0; k < 6; k++) velocity[k] *= Double4{1, 0, 1, 0};  // the group is done
-        j = end;
       }
     }
 
@@ -212,7 +233,7 @@ COSTATE_LANES void SubtractForce(const Lanes6& F, PullBody* body) {
 
 COSTATE_LANES void AddCovector(const Lanes6& q, const Lanes6& v, const Lanes6& a, PullBody* body) {
   Double4 covector[6];
-  Transpose(q, v, a, Lanes6::Zero(), covector);
+  Transpose(q, -v, a, Lanes6::Zero(), covector);
   for (int k = 0; k < 6; k++) body->covector[k] += covector[k];
 }
 
