@@ -74,17 +74,24 @@ struct Spatial {
   }
 };
 
+// Sᵀ F of dof j. The first three dofs of a free joint are the world's axes
+template <bool kFree, int kLanes>
+COSTATE_LANES double Along(const ArticulatedDof* dof, int j, const Spatial<kLanes>& F) {
+  return kFree && j < 3 ? F[3 + j] : Spatial<kLanes>::Load(dof[j].S).Dot(F);
+}
+
 // (S4) U = I S and K = SᵀU + armature of all dofs of a body, K = LᵀDL and U ← U L⁻¹; their motion takes U D⁻¹ Uᵀ off the
 // inertia that the parent feels. `inverse` holds what is added to SᵀU, then 1/D
-template <int kLanes, int n>
+template <int kLanes, int n, bool kFree>
 COSTATE_LANES bool EliminateDofs(ArticulatedDof* dof, Spatial<kLanes>* I, bool has_parent) {
   using Six = Spatial<kLanes>;
   Six U[n];
   double K[n][n];
   COSTATE_UNROLL for (int k = 0; k < n; k++) {
     const Six S = Six::Load(dof[k].S);
-    U[k] = (I[0] * S[0] + I[1] * S[1]) + (I[2] * S[2] + I[3] * S[3]) + (I[4] * S[4] + I[5] * S[5]);
-    COSTATE_UNROLL for (int j = 0; j <= k; j++) K[k][j] = Six::Load(dof[j].S).Dot(U[k]);
+    if (kFree && k < 3) U[k] = I[3 + k];
+    else U[k] = (I[0] * S[0] + I[1] * S[1]) + (I[2] * S[2] + I[3] * S[3]) + (I[4] * S[4] + I[5] * S[5]);
+    COSTATE_UNROLL for (int j = 0; j <= k; j++) K[k][j] = Along<kFree>(dof, j, U[k]);
     K[k][k] += dof[k].inverse;
   }
   COSTATE_UNROLL for (int k = n - 1; k >= 0; k--) {
@@ -98,23 +105,25 @@ COSTATE_LANES bool EliminateDofs(ArticulatedDof* dof, Spatial<kLanes>* I, bool h
       dof[k].coupling[j] = coupling;
     }
     U[k].Store(&dof[k].U);
-    if (!has_parent) continue;
+    if (kFree || !has_parent) continue;
     const Six scaled = U[k] * inverse;
     for (int c = 0; c < 6; c++) I[c] -= scaled * U[k][c];
   }
   return true;
 }
 
-// calls f(std::integral_constant) of the number of a body's dofs
+// calls f(number of a body's dofs, are they a free joint's), constants both
 template <typename F>
-COSTATE_LANES auto WithCount(int n, F f) {
-  switch (n) {
-    case 1: return f(std::integral_constant<int, 1>());
-    case 2: return f(std::integral_constant<int, 2>());
-    case 3: return f(std::integral_constant<int, 3>());
-    case 4: return f(std::integral_constant<int, 4>());
-    case 5: return f(std::integral_constant<int, 5>());
-    default: return f(std::integral_constant<int, 6>());
+COSTATE_LANES auto WithCount(const ArticulatedBody& body, F f) {
+  constexpr std::false_type other;
+  if (body.free) return f(std::integral_constant<int, 6>(), std::true_type());
+  switch (body.end - body.begin) {
+    case 1: return f(std::integral_constant<int, 1>(), other);
+    case 2: return f(std::integral_constant<int, 2>(), other);
+    case 3: return f(std::integral_constant<int, 3>(), other);
+    case 4: return f(std::integral_constant<int, 4>(), other);
+    case 5: return f(std::integral_constant<int, 5>(), other);
+    default: return f(std::integral_constant<int, 6>(), other);
   }
 }
 
@@ -129,9 +138,8 @@ COSTATE_LANES bool EliminateOf(int nbody, ArticulatedBody* bodies, ArticulatedDo
     ArticulatedDof* dof = dofs + body.begin;
     const bool has_parent = body.parent != 0;
     if (!WithCount(
-            body.end - body.begin, [&](auto n) __attribute__((always_inline)) {
-              return EliminateDofs<kLanes, n>(dof, I, has_parent);
-            })) {
+            body, [&](auto n, auto free)
+                      __attribute__((always_inline)) { return EliminateDofs<kLanes, n, free>(dof, I, has_parent); })) {
       return false;
     }
     if (!has_parent) continue;
@@ -141,25 +149,27 @@ COSTATE_LANES bool EliminateOf(int nbody, ArticulatedBody* bodies, ArticulatedDo
   return true;
 }
 
-// forces of the dofs of a body, of what its leaves push it with
-template <int kLanes, int n>
+// forces of the dofs of a body, of what its leaves push it with; nothing is above a free joint
+template <int kLanes, int n, bool kFree>
 COSTATE_LANES void Push(const ArticulatedDof* dof, Spatial<kLanes>* force, double* x) {
   using Six = Spatial<kLanes>;
   double t[n];
-  COSTATE_UNROLL for (int j = 0; j < n; j++) t[j] = x[j] - Six::Load(dof[j].S).Dot(*force);
+  COSTATE_UNROLL for (int j = 0; j < n; j++) t[j] = x[j] - Along<kFree>(dof, j, *force);
   COSTATE_UNROLL for (int k = n - 1; k >= 0; k--) {
     COSTATE_UNROLL for (int j = 0; j < k; j++) t[j] -= dof[k].coupling[j] * t[k];
     x[k] = t[k];
-    *force += Six::Load(dof[k].U) * (t[k] * dof[k].inverse);
+    if (!kFree) *force += Six::Load(dof[k].U) * (t[k] * dof[k].inverse);
   }
 }
 
 // accelerations of the dofs of a body, of how its parent moves
-template <int kLanes, int n>
+template <int kLanes, int n, bool kFree>
 COSTATE_LANES void Move(const ArticulatedDof* dof, Spatial<kLanes>* motion, double* x) {
   using Six = Spatial<kLanes>;
   double t[n];
-  COSTATE_UNROLL for (int j = 0; j < n; j++) t[j] = (x[j] - Six::Load(dof[j].U).Dot(*motion)) * dof[j].inverse;
+  COSTATE_UNROLL for (int j = 0; j < n; j++) {
+    t[j] = (kFree ? x[j] : x[j] - Six::Load(dof[j].U).Dot(*motion)) * dof[j].inverse;
+  }
   COSTATE_UNROLL for (int j = 0; j < n; j++) {
     COSTATE_UNROLL for (int k = j + 1; k < n; k++) t[k] -= dof[k].coupling[j] * t[j];
     x[j] = t[j];
@@ -175,10 +185,12 @@ COSTATE_LANES void SolveOf(int nbody, ArticulatedBody* body, const ArticulatedDo
   for (int n = nbody - 1; n > 0; n--) {
     const int b = body[n].order;
     if (b < 0) continue;
-    const int begin = body[b].begin, end = body[b].end;
+    const int begin = body[b].begin;
     Six force = Six::Load(body[b].spatial);
     WithCount(
-        end - begin, [&](auto n) __attribute__((always_inline)) { Push<kLanes, n>(dof + begin, &force, x + begin); });
+        body[b], [&](auto n, auto free)
+                     __attribute__((always_inline)) { Push<kLanes, n, free>(dof + begin, &force, x + begin); });
+    if (body[b].free) continue;
     Double8* parent = &body[body[b].parent].spatial;
     (Six::Load(*parent) + force).Store(parent);
   }
@@ -186,10 +198,11 @@ COSTATE_LANES void SolveOf(int nbody, ArticulatedBody* body, const ArticulatedDo
   for (int n = 1; n < nbody; n++) {
     const int b = body[n].order;
     if (b < 0) continue;
-    const int begin = body[b].begin, end = body[b].end;
+    const int begin = body[b].begin;
     Six motion = Six::Load(body[body[b].parent].spatial);
     WithCount(
-        end - begin, [&](auto n) __attribute__((always_inline)) { Move<kLanes, n>(dof + begin, &motion, x + begin); });
+        body[b], [&](auto n, auto free)
+                     __attribute__((always_inline)) { Move<kLanes, n, free>(dof + begin, &motion, x + begin); });
     motion.Store(&body[b].spatial);
   }
 }
@@ -208,6 +221,7 @@ ArticulatedSolver::ArticulatedSolver(const mjModel* model)
     body_[b].parent = model->body_weldid[model->body_parentid[b]];
     body_[b].begin = begin;
     body_[b].end = begin + model->body_dofnum[b];
+    body_[b].free = model->body_dofnum[b] > 0 && model->jnt_type[model->body_jntadr[b]] == mjJNT_FREE;
   }
   std::vector<int> depth(model->nbody, 0), order(model->nbody);
   for (int b = 1; b < model->nbody; b++) depth[b] = depth[model->body_parentid[b]] + 1;

@@ -15,7 +15,8 @@ namespace costate {
 struct ArticulatedBody {
   Double8 inertia[6];      ///< columns; what the parent feels of it in the end
   Double8 spatial;         ///< of one solve: force, then motion
-  int parent, begin, end;  ///< of its dofs
+  int parent, begin, end;  ///< of its dofs …
+  bool free;               ///< … which are a free joint's
   int order;               ///< body at this place by depth: what follows each other rarely waits for each other
 };
 struct ArticulatedDof {
