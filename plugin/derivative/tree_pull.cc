@@ -38,42 +38,59 @@ struct Pass {
   const PullChain* chain;
   const int* group_end;
   PullBody* body;
+  PullFields* before;  // of groups that are not their body's first
   int nbody, nv;
   const double *S, *S_dot, *velocity, *inertia, *qvel;  // as the engine's
   const double *a, *y, *e, *z;                          // e, z: both or neither
 };
 
 // fields after a dof
-COSTATE_LANES void Advance(const Pass& pass, int j, Double4* field, Double4* velocity) {
-  const Double4 along = {pass.a[j], pass.y[j], pass.z ? pass.e[j] : 0, pass.z ? pass.z[j] : 0};
-  const Double4 turning = {pass.qvel[j], 0, 0, 0}, moving = {pass.a[j], 0, pass.qvel[j], 0};
+template <bool kSecond>
+COSTATE_LANES void Advance(const Pass& pass, int j, PullFields* fields) {
+  const double a = pass.a[j], v = pass.qvel[j];
+  const Double4 along = {a, pass.y[j], a, v}, turning = {v, 0, 0, 0};
+  for (int k = 0; k < 6; k++) fields->first[k] += pass.S[6 * j + k] * along + pass.S_dot[6 * j + k] * turning;
+  if (!kSecond) return;
+  const Double4 along_second = {pass.e[j], pass.z[j], 0, 0};
+  for (int k = 0; k < 6; k++) fields->second[k] += pass.S[6 * j + k] * along_second;
+}
+
+template <bool kSecond>
+COSTATE_LANES void Copy(const PullFields& from, PullFields* to) {
   for (int k = 0; k < 6; k++) {
-    field[k] += pass.S[6 * j + k] * along + pass.S_dot[6 * j + k] * turning;
-    velocity[k] += pass.S[6 * j + k] * moving;
+    to->first[k] = from.first[k];
+    if (kSecond) to->second[k] = from.second[k];
   }
 }
 
-// (R2) Bᵀ W = 2 ((u·h) α − h (u·α) + K (ω × α) + p × l), K = ½ tr J 1 − J, of V = (ω; u), W = (α; l), p = lin(I V)
+// (R2) Bᵀ W = 2 ((u·h) α − h (u·α) + K (ω × α) + p × l), K = ½ tr J 1 − J, of V
+// = (ω; u), W = (α; l), p = lin(I V)
 COSTATE_LANES Double4 CoriolisTransposed(const InertiaLanes& I, double half, const Lanes6& V, Double4 p,
                                          const Lanes6& W) {
   const Double4 turn = CrossLanes(V.a, W.a);
   return 2 * (DotLanes(V.l, I.h) * W.a - DotLanes(V.l, W.a) * I.h + half * turn - I.J * turn + CrossLanes(p, W.l));
 }
 
-COSTATE_SIMD void UpBodies(const Pass& pass) {
+template <bool kSecond>
+COSTATE_LANES void UpBodiesOf(const Pass& pass) {
   const double of_e = PLANT("pull: mass times e", -1.0);
   for (int b = 1; b < pass.nbody; b++) {
     PullBody& out = pass.body[b];
     const PullChain own = pass.chain[b];
     if (own.parent < 0) continue;
     const PullBody& parent = pass.body[own.parent];
-    Double4 field[6], velocity[6], force[6], covector[6];
-    for (int k = 0; k < 6; k++) field[k] = parent.field[k], velocity[k] = parent.velocity[k];
+    PullFields fields;
+    Copy<kSecond>(parent.fields, &fields);
     Lanes6 W = parent.motion;
-    for (int j = own.begin; j < own.end; j++) {
-      Advance(pass, j, field, velocity);
-      W += pass.y[j] * Lanes6::Load(pass.S + 6 * j);
+    for (int j = own.begin; j < own.end;) {
+      if (j > own.begin) Copy<kSecond>(fields, pass.before + j);
+      for (const int end = pass.group_end[j]; j < end; j++) {
+        Advance<kSecond>(pass, j, &fields);
+        W += pass.y[j] * Lanes6::Load(pass.S + 6 * j);
+      }
     }
+    Copy<kSecond>(fields, &out.fields);
+    out.motion = W;
 
     // what the body's own forces contribute: I a + v ×* I v and I W, Bᵀ W
     const double *cinert = pass.inertia + 10 * b, half = 0.5 * (cinert[0] + cinert[1] + cinert[2]);
@@ -81,87 +98,86 @@ COSTATE_SIMD void UpBodies(const Pass& pass) {
     const Lanes6 V = Lanes6::Load(pass.velocity + 6 * b), momentum = I * V;
     const Lanes6 bias = PLANT("pull: bias", CrossForce(V, momentum));
     const Lanes6 coriolis = {PLANT("pull: coriolis", -CoriolisTransposed(I, half, V, momentum.l, W)), Double4{}};
-    Double4 more[6];
+    Double4 field[6], force[6], covector[6], more[6];
     Transpose(bias, Lanes6::Zero(), Lanes6::Zero(), Lanes6::Zero(), more);
     Transpose(Lanes6::Zero(), coriolis, Lanes6::Zero(), Lanes6::Zero(), covector);
+    for (int k = 0; k < 6; k++) {  // a, W, Σ S e and Wᵉ
+      field[k] = fields.first[k];
+      if (kSecond) field[k] = __builtin_shufflevector(field[k], fields.second[k], 0, 1, 4, 5);
+    }
     Multiply(cinert, field, force);
     for (int k = 0; k < 6; k++) {
-      out.field[k] = field[k];
-      out.velocity[k] = velocity[k];
-      out.force[k] = PLANT("pull: inertia", force[k]) * Double4{1, 1, of_e, of_e} + more[k];
+      if (kSecond) force[k] *= Double4{1, 1, of_e, of_e};
+      out.force[k] = PLANT("pull: inertia", force[k]) + more[k];
       out.covector[k] = covector[k];
     }
-    out.motion = W;
   }
 }
 
-// what the axes of a group meet: of the parent and the groups before
-struct Meeting {
-  Double4 field[6], sum[6], velocity[6], dual[6];
-};
+COSTATE_SIMD void UpBodies(const Pass& pass) { pass.z ? UpBodiesOf<true>(pass) : UpBodiesOf<false>(pass); }
 
-// F and G = I W, −M e's likewise, meet the fields W and a: lanes change places. Vᵃ, Σ_group S v and V meet A, G and G
-COSTATE_LANES Meeting Meet(const PullBody& parent, const PullBody& body) {
-  Meeting with;
+// (R7) of dofs begin … end at one place, with the cross products moved from their axes to the sums over the subtree.
+// Each sum stays in its lane: moving it would take longer than a product
+template <bool kSecond>
+COSTATE_LANES void PullGroup(const Pass& pass, const PullBody& body, const PullFields& before, int begin, int end,
+                             double* out) {
+  // a, W, Vᵃ and v meet G = I W, F, A and G; Σ S e and Wᵉ those of M e
+  Double4 field[6], dual[6], by_axis[6], by_rate[6];
   for (int k = 0; k < 6; k++) {
-    const Double4 force = body.force[k];
-    with.field[k] = parent.field[k];
-    with.sum[k] = __builtin_shufflevector(force, force, 1, 0, 3, 2);
-    with.velocity[k] = parent.velocity[k];
-    with.dual[k] = __builtin_shufflevector(force, body.covector[k], 6, 1, 1, 1);
+    field[k] = before.first[k];
+    dual[k] = __builtin_shufflevector(body.force[k], body.covector[k], 1, 0, 6, 1);
   }
-  return with;
-}
+  Cross(field, dual, by_axis);
+  if (kSecond) {
+    Double4 second[6], second_dual[6], by_second[6];
+    for (int k = 0; k < 6; k++) {
+      second[k] = before.second[k];
+      second_dual[k] = __builtin_shufflevector(body.force[k], body.force[k], 3, 2, 1, 0);
+    }
+    Cross(second, second_dual, by_second);
+    for (int k = 0; k < 6; k++) by_axis[k] += by_second[k];
+  }
 
-// (R7) of dofs begin … end at one place, with the cross products moved from their axes to the sums
-COSTATE_LANES void PullGroup(const Pass& pass, const PullBody& body, int begin, int end, Meeting* with, double* out) {
-  for (int n = begin; n < end && end - begin > 1; n++) {
-    for (int k = 0; k < 6; k++) with->velocity[k] += pass.S[6 * n + k] * Double4{0, pass.qvel[n], 0, 0};
-  }
-  Double4 cross[6], by_axis[6], by_rate[6];
-  Cross(with->field, with->sum, cross);
-  Cross(with->velocity, with->dual, by_axis);
+  // along the axes three terms of q; along their rates G of v, −B, nothing and v × G of q
   for (int k = 0; k < 6; k++) {
-    // each where its lane is: moving it there would take longer than a product. By rate: G, −B, V × G
-    const Double4 covector = body.covector[k], rate = __builtin_shufflevector(covector, by_axis[k], 0, 1, 6, 7);
-    by_rate[k] = __builtin_shufflevector(rate, with->sum[k], 4, 1, 2, 3);
-    by_axis[k] += covector;
+    const Double4 rate = __builtin_shufflevector(body.covector[k], by_axis[k], 0, 1, 2, 7);
+    by_rate[k] = __builtin_shufflevector(rate, dual[k], 4, 1, 2, 3);
   }
   for (int n = begin; n < end; n++) {
     const double *S = pass.S + 6 * n, *S_dot = pass.S_dot + 6 * n;
-    Double4 sum = {}, axis = {}, rate = {};
+    Double4 axis = {}, rate = {}, own = {};
     for (int k = 0; k < 6; k++) {
-      sum += S[k] * cross[k];
       axis += S[k] * by_axis[k];
+      own += S[k] * body.covector[k];
       rate += S_dot[k] * by_rate[k];
     }
-    sum += __builtin_shufflevector(rate, axis, 4, 1, 2, 3);
-    out[n] += PLANT("pull: q", (sum[0] + sum[2]) + (sum[1] + sum[3]));
-    out[pass.nv + n] += PLANT("pull: v", axis[1] - 2 * rate[0]);
+    const Double4 sum = __builtin_shufflevector(axis, rate, 0, 1, 2, 7);
+    out[n] += PLANT("pull: q", (sum[0] + sum[2]) + (sum[1] + sum[3]) + (rate[1] + own[0]));
+    out[pass.nv + n] += PLANT("pull: v", own[1] - 2 * rate[0]);
+  }
+  if (end - begin == 1) return;
+  Double4 group[6] = {}, turn[6];
+  for (int n = begin; n < end; n++) {
+    for (int k = 0; k < 6; k++) group[k] += pass.S[6 * n + k] * Double4{pass.qvel[n], 0, 0, 0};
+  }
+  Cross(group, dual, turn);  // Σ_group S v × G
+  for (int n = begin; n < end; n++) {
+    Double4 by_group = {};
+    for (int k = 0; k < 6; k++) by_group += pass.S[6 * n + k] * turn[k];
+    out[pass.nv + n] += PLANT("pull: v within a group", by_group[0]);
   }
 }
 
-COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
+template <bool kSecond>
+COSTATE_LANES void DownBodiesOf(const Pass& pass, double* out) {
   for (int b = pass.nbody - 1; b > 0; b--) {
     const PullBody& body = pass.body[b];
     const PullChain own = pass.chain[b];
     if (own.parent < 0) continue;
     PullBody& parent = pass.body[own.parent];
-    if (own.end > own.begin) {
-      // nothing of what the last group meets is kept
-      int j = own.begin, end = pass.group_end[j];
-      if (end == own.end) {
-        Meeting with = Meet(parent, body);
-        PullGroup(pass, body, j, end, &with, out);
-      } else {
-        Meeting with = Meet(parent, body);
-        for (;; j = end, end = pass.group_end[j]) {
-          PullGroup(pass, body, j, end, &with, out);
-          if (end == own.end) break;
-          for (int n = j; n < end; n++) Advance(pass, n, with.field, with.velocity);
-          for (int k = 0; k < 6; k++) with.velocity[k] *= Double4{1, 0, 1, 0};
-        }
-      }
+    for (int j = own.begin, end; j < own.end; j = end) {
+      end = pass.group_end[j];
+      PullGroup<kSecond>(pass, body, j == own.begin ? parent.fields : pass.before[j], j, end, out);
     }
 
     if (own.parent == 0) continue;
@@ -172,11 +188,17 @@ COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
   }
 }
 
+COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
+  pass.z ? DownBodiesOf<true>(pass, out) : DownBodiesOf<false>(pass, out);
+}
+
 Pass MakePass(const mjModel* m, const mjData* d, const TreeInput& input, const double* y, const double* z,
-              const std::vector<PullChain>& chain, const std::vector<int>& group_end, std::vector<PullBody>* body) {
+              const std::vector<PullChain>& chain, const std::vector<int>& group_end, std::vector<PullBody>* body,
+              std::vector<PullFields>* before) {
   return {chain.data(),
           group_end.data(),
           body->data(),
+          before->data(),
           static_cast<int>(m->nbody),
           static_cast<int>(m->nv),
           d->cdof,
@@ -192,7 +214,7 @@ Pass MakePass(const mjModel* m, const mjData* d, const TreeInput& input, const d
 
 }  // namespace
 
-TreePull::TreePull(const mjModel* m) : group_end_(m->nv), body_(m->nbody) {
+TreePull::TreePull(const mjModel* m) : group_end_(m->nv), body_(m->nbody), before_(m->nv) {
   for (int b = 0; b < m->nbody; b++) {
     const int begin = m->body_dofnum[b] ? m->body_dofadr[b] : 0;
     // what rests is as the world is, and left out
@@ -208,13 +230,12 @@ void TreePull::Start(const mjModel* m, const mjData* d, const TreeInput& input, 
                      const BodyConstraint* constraint, const BodyConstraint* contact, const double* y,
                      const double* z) {
   tree_ = &tree;
-  std::fill_n(body_[0].field, 6, Double4{});
-  std::fill_n(body_[0].velocity, 6, Double4{});
+  body_[0].fields = PullFields();
   body_[0].motion = Lanes6::Zero();
   for (int k = 0; k < 3 && input.gravity && !(m->opt.disableflags & mjDSBL_GRAVITY); k++) {
-    body_[0].field[3 + k] = Double4{-m->opt.gravity[k]};
+    body_[0].fields.first[3 + k] = Double4{-m->opt.gravity[k]};
   }
-  UpBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_));
+  UpBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_, &before_));
   for (int b = 1; b < m->nbody; b++) {
     if (chain_[b].parent < 0) continue;
     if (input.load) AddLoad(m, d, input.load + 6 * b, b);
@@ -275,7 +296,7 @@ COSTATE_SIMD void TreePull::AddCovectors(int b, const Lanes6& motion, const Lane
 
 void TreePull::Finish(const mjModel* m, const mjData* d, const TreeInput& input, const double* y, const double* z,
                       double* out) {
-  DownBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_), out);
+  DownBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_, &before_), out);
 }
 
 }  // namespace costate

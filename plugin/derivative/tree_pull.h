@@ -11,13 +11,16 @@
 
 namespace costate {
 
-/// Of one body; each component of four vectors side by side.
+/// Up to four vectors side by side in each component.
+struct PullFields {
+  Double4 first[6] = {};   ///< acceleration a, W = Σ S y, Vᵃ and v
+  Double4 second[6] = {};  ///< Σ S e and Wᵉ = Σ S z, where there are e and z
+};
 struct PullBody {
-  Double4 field[6];     ///< acceleration a, W = Σ S y, Σ S e and Wᵉ = Σ S z
-  Double4 velocity[6];  ///< Vᵃ, nothing, v
-  Double4 force[6];     ///< inertia times field, a's with v ×* I v − loads − constraints; summed over the subtree
-  Double4 covector[6];  ///< q: W ×* F + Pᵀ W of constraints, loads' Eᵀ W; v: Bᵀ W, constraints' Kvᵀ W; a: HH W; summed
-  Lanes6 motion;  ///< W once more
+  PullFields fields;
+  Double4 force[6];  ///< inertia times a, with v ×* I v − loads − constraints, W, −Σ S e and −Wᵉ; over the subtree
+  Double4 covector[6];  ///< q: W ×* F + Pᵀ W of constraints, loads' Eᵀ W; −v: Bᵀ W, constraints' Kvᵀ W; a: HH W
+  Lanes6 motion;        ///< W once more
 };
 struct PullChain {
   int parent, begin, end;  ///< of a body's dofs
@@ -54,6 +57,7 @@ class TreePull {
   std::vector<PullChain> chain_;
   std::vector<int> group_end_;
   std::vector<PullBody> body_;
+  std::vector<PullFields> before_;        // a dof: where its group begins, apart from a body's first
   const TreeDerivative* tree_ = nullptr;  // of the last Start
 };
 
