@@ -63,12 +63,11 @@ COSTATE_LANES void Copy(const PullFields& from, PullFields* to) {
   }
 }
 
-// (R2) Bᵀ W = 2 ((u·h) α − h (u·α) + K (ω × α) + p × l), K = ½ tr J 1 − J, of V
-// = (ω; u), W = (α; l), p = lin(I V)
+// (R2) Bᵀ W = 2 (u × (α × h) + K (ω × α) + p × l), K = ½ tr J 1 − J, of V = (ω; u), W = (α; l), p = lin(I V)
 COSTATE_LANES Double4 CoriolisTransposed(const InertiaLanes& I, double half, const Lanes6& V, Double4 p,
                                          const Lanes6& W) {
   const Double4 turn = CrossLanes(V.a, W.a);
-  return 2 * (DotLanes(V.l, I.h) * W.a - DotLanes(V.l, W.a) * I.h + half * turn - I.J * turn + CrossLanes(p, W.l));
+  return 2 * (CrossLanes(V.l, CrossLanes(W.a, I.h)) + half * turn - I.J * turn + CrossLanes(p, W.l));
 }
 
 template <bool kSecond>
