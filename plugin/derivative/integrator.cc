@@ -163,14 +163,14 @@ void StepAssembly::AddBlock(const mjModel* m, int block, const double* da, const
   constexpr int kWidth = BlockedMatrix::kWidth;
   const int nv = static_cast<int>(m->nv), nu = static_cast<int>(m->nu), ndx = 2 * nv + static_cast<int>(m->na);
   const int first = block * kWidth, count = std::min(kWidth, ndx + nu - first);
-  double* column[kWidth];
+  double* column[kWidth] = {};
   for (int c = 0; c < count; c++) {
     const std::ptrdiff_t at = first + c;
     column[c] = at < ndx ? out->A.data() + at * ndx : out->B.data() + (at - ndx) * ndx;
-    if (m->na > 0) std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
   }
   const bool finite = ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, more, column);
   finite_ = finite_ && finite;
+  for (int c = 0; c < count && m->na > 0; c++) std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
   for (const Rotation& rotation : rotation_) TurnRows(nv, count, rotation.dof, rotation.by_velocity.data(), column);
 }
 
