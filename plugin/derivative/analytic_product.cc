@@ -220,7 +220,7 @@ void AnalyticBackend::PullAcceleration(const mjModel* m, const mjData* d, double
   const double* of_e = input.e ? z : nullptr;
   pull_.Start(m, d, input, tree_, constraint_.bodies(), constraint_.contact_bodies(), y, of_e);
   constraint_.PullContacts(&pull_);
-  pull_.Finish(m, d, input, y, of_e, pulled);
+  pull_.Finish(pulled);
   Columns R = Columns::Pull(y, pulled);
   AddForces(m, d, &R);
   constraint_.AddPairsAndRows(m, d, tree_, &R, nullptr);

@@ -77,7 +77,7 @@ void EffectiveMass::Add(int row, int col, double value) {
 
 // a damper's part of M'
 void EffectiveMass::AddDamping(const mjModel* m, const int* dof, const mjtNum* J, int n, double B) {
-  if (n == 1) return Add(dof[0], dof[0], B * J[0] * J[0]);
+  if (n == 1) return Add(dof[0], dof[0], B * J[0] * J[0]);  // most are: no pairs to ask for
   for (int k = 0; k < n && B != 0; k++) {
     for (int l = 0; l < n; l++) {
       if (dof[l] <= dof[k] && KeepsDamping(m, dof[k], dof[l])) Add(dof[k], dof[l], B * J[k] * J[l]);

@@ -110,7 +110,7 @@ class EffectiveMass {
   std::vector<double> diagonal_;                     // of M' − M
   std::vector<double> slope_;                        // d(diagonal)/dv, from polynomial damping
   std::vector<Entry> entries_;                       // strictly lower part of M' − M
-  bool any_standalone_;                              // free bodies
+  bool any_standalone_;                              // free bodies, which FreeBlocks are of
   std::vector<FreeBlock> free_;
   const TendonMoments* tendons_ = nullptr;
   std::unique_ptr<FluidDamping> fluid_;

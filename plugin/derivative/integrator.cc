@@ -170,6 +170,7 @@ void StepAssembly::AddBlock(const mjModel* m, int block, const double* da, const
   }
   const bool finite = ScatterRows(nv, count, PLANT("positions and velocities", m->opt.timestep), da, more, column);
   finite_ = finite_ && finite;
+  // behind the rows above, with which their memory has come
   for (int c = 0; c < count && m->na > 0; c++) std::fill(column[c] + 2 * nv, column[c] + ndx, 0.0);
   for (const Rotation& rotation : rotation_) TurnRows(nv, count, rotation.dof, rotation.by_velocity.data(), column);
 }

@@ -33,20 +33,9 @@ __attribute__((always_inline)) inline void Multiply(const double* I, const T* x,
   z[5] = m * x[5] - (h[0] * x[1] - h[1] * x[0]);
 }
 
-// the loops over bodies, compiled for several instruction sets
-struct Pass {
-  const PullChain* chain;
-  const int* group_end;
-  PullBody* body;
-  PullFields* before;  // of groups that are not their body's first
-  int nbody, nv;
-  const double *S, *S_dot, *velocity, *inertia, *qvel;  // as the engine's
-  const double *a, *y, *e, *z;                          // e, z: both or neither
-};
-
 // fields after a dof
 template <bool kSecond>
-COSTATE_LANES void Advance(const Pass& pass, int j, PullFields* fields) {
+COSTATE_LANES void Advance(const PullPass& pass, int j, PullFields* fields) {
   const double a = pass.a[j], v = pass.qvel[j];
   const Double4 along = {a, pass.y[j], a, v}, turning = {v, 0, 0, 0};
   for (int k = 0; k < 6; k++) fields->first[k] += pass.S[6 * j + k] * along + pass.S_dot[6 * j + k] * turning;
@@ -71,7 +60,7 @@ COSTATE_LANES Double4 CoriolisTransposed(const InertiaLanes& I, double half, con
 }
 
 template <bool kSecond>
-COSTATE_LANES void UpBodiesOf(const Pass& pass) {
+COSTATE_LANES void UpBodiesOf(const PullPass& pass) {
   const double of_e = PLANT("pull: mass times e", -1.0);
   for (int b = 1; b < pass.nbody; b++) {
     PullBody& out = pass.body[b];
@@ -96,10 +85,10 @@ COSTATE_LANES void UpBodiesOf(const Pass& pass) {
     const InertiaLanes I(cinert);
     const Lanes6 V = Lanes6::Load(pass.velocity + 6 * b), momentum = I * V;
     const Lanes6 bias = PLANT("pull: bias", CrossForce(V, momentum));
-    const Lanes6 coriolis = {PLANT("pull: coriolis", -CoriolisTransposed(I, half, V, momentum.l, W)), Double4{}};
+    const Lanes6 coriolis = {PLANT("pull: coriolis", CoriolisTransposed(I, half, V, momentum.l, W)), Double4{}};
     Double4 field[6], force[6], covector[6], more[6];
     Transpose(bias, Lanes6::Zero(), Lanes6::Zero(), Lanes6::Zero(), more);
-    Transpose(Lanes6::Zero(), coriolis, Lanes6::Zero(), Lanes6::Zero(), covector);
+    Transpose(Lanes6::Zero(), -coriolis, Lanes6::Zero(), Lanes6::Zero(), covector);
     for (int k = 0; k < 6; k++) {  // a, W, Σ S e and Wᵉ
       field[k] = fields.first[k];
       if (kSecond) field[k] = __builtin_shufflevector(field[k], fields.second[k], 0, 1, 4, 5);
@@ -113,12 +102,12 @@ COSTATE_LANES void UpBodiesOf(const Pass& pass) {
   }
 }
 
-COSTATE_SIMD void UpBodies(const Pass& pass) { pass.z ? UpBodiesOf<true>(pass) : UpBodiesOf<false>(pass); }
+COSTATE_SIMD void UpBodies(const PullPass& pass) { pass.z ? UpBodiesOf<true>(pass) : UpBodiesOf<false>(pass); }
 
 // (R7) of dofs begin … end at one place, with the cross products moved from their axes to the sums over the subtree.
 // Each sum stays in its lane: moving it would take longer than a product
 template <bool kSecond>
-COSTATE_LANES void PullGroup(const Pass& pass, const PullBody& body, const PullFields& before, int begin, int end,
+COSTATE_LANES void PullGroup(const PullPass& pass, const PullBody& body, const PullFields& before, int begin, int end,
                              double* out) {
   // a, W, Vᵃ and v meet G = I W, F, A and G; Σ S e and Wᵉ those of M e
   Double4 field[6], dual[6], by_axis[6], by_rate[6];
@@ -168,7 +157,7 @@ COSTATE_LANES void PullGroup(const Pass& pass, const PullBody& body, const PullF
 }
 
 template <bool kSecond>
-COSTATE_LANES void DownBodiesOf(const Pass& pass, double* out) {
+COSTATE_LANES void DownBodiesOf(const PullPass& pass, double* out) {
   for (int b = pass.nbody - 1; b > 0; b--) {
     const PullBody& body = pass.body[b];
     const PullChain own = pass.chain[b];
@@ -187,28 +176,8 @@ COSTATE_LANES void DownBodiesOf(const Pass& pass, double* out) {
   }
 }
 
-COSTATE_SIMD void DownBodies(const Pass& pass, double* out) {
+COSTATE_SIMD void DownBodies(const PullPass& pass, double* out) {
   pass.z ? DownBodiesOf<true>(pass, out) : DownBodiesOf<false>(pass, out);
-}
-
-Pass MakePass(const mjModel* m, const mjData* d, const TreeInput& input, const double* y, const double* z,
-              const std::vector<PullChain>& chain, const std::vector<int>& group_end, std::vector<PullBody>* body,
-              std::vector<PullFields>* before) {
-  return {chain.data(),
-          group_end.data(),
-          body->data(),
-          before->data(),
-          static_cast<int>(m->nbody),
-          static_cast<int>(m->nv),
-          d->cdof,
-          d->cdof_dot,
-          d->cvel,
-          d->cinert,
-          d->qvel,
-          input.a,
-          y,
-          input.e,
-          z};
 }
 
 }  // namespace
@@ -234,7 +203,22 @@ void TreePull::Start(const mjModel* m, const mjData* d, const TreeInput& input, 
   for (int k = 0; k < 3 && input.gravity && !(m->opt.disableflags & mjDSBL_GRAVITY); k++) {
     body_[0].fields.first[3 + k] = Double4{-m->opt.gravity[k]};
   }
-  UpBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_, &before_));
+  pass_ = {chain_.data(),
+           group_end_.data(),
+           body_.data(),
+           before_.data(),
+           static_cast<int>(m->nbody),
+           static_cast<int>(m->nv),
+           d->cdof,
+           d->cdof_dot,
+           d->cvel,
+           d->cinert,
+           d->qvel,
+           input.a,
+           y,
+           input.e,
+           z};
+  UpBodies(pass_);
   for (int b = 1; b < m->nbody; b++) {
     if (chain_[b].parent < 0) continue;
     if (input.load) AddLoad(m, d, input.load + 6 * b, b);
@@ -293,9 +277,6 @@ COSTATE_SIMD void TreePull::AddCovectors(int b, const Lanes6& motion, const Lane
   AddCovector(motion - CrossForce(field.va, a) - CrossForce(field.v, v), v, a, &body_[b]);
 }
 
-void TreePull::Finish(const mjModel* m, const mjData* d, const TreeInput& input, const double* y, const double* z,
-                      double* out) {
-  DownBodies(MakePass(m, d, input, y, z, chain_, group_end_, &body_, &before_), out);
-}
+void TreePull::Finish(double* out) { DownBodies(pass_, out); }
 
 }  // namespace costate

@@ -26,6 +26,17 @@ struct PullChain {
   int parent, begin, end;  ///< of a body's dofs
 };
 
+/// What both passes over the bodies read.
+struct PullPass {
+  const PullChain* chain;
+  const int* group_end;
+  PullBody* body;
+  PullFields* before;  ///< of groups that are not their body's first
+  int nbody, nv;
+  const double *S, *S_dot, *velocity, *inertia, *qvel;  ///< as the engine's
+  const double *a, *y, *e, *z;                          ///< z is null without a second solve
+};
+
 /// What TreeDerivative::Finish would add, contracted with covectors: out (2 nv: q, v) += Rᵀ y + Eᵀ z.
 /// Workspace for one model; allocates nothing after construction.
 class TreePull {
@@ -46,8 +57,8 @@ class TreePull {
   /// Between Start and Finish.
   void AddCovectors(int body, const Lanes6& motion, const Lanes6& a, const Lanes6& v);
 
-  void Finish(const mjModel* model, const mjData* data, const TreeInput& input, const double* y, const double* z,
-              double* out);
+  /// @pre what Start was given is still there.
+  void Finish(double* out);
 
  private:
   void AddLoad(const mjModel* model, const mjData* data, const double* load, int body);
@@ -58,7 +69,8 @@ class TreePull {
   std::vector<int> group_end_;
   std::vector<PullBody> body_;
   std::vector<PullFields> before_;        // a dof: where its group begins, apart from a body's first
-  const TreeDerivative* tree_ = nullptr;  // of the last Start
+  const TreeDerivative* tree_ = nullptr;  // of the last Start …
+  PullPass pass_ = {};                    // … as is this
 };
 
 }  // namespace costate
